@@ -1,0 +1,73 @@
+"""Every error of the library: one base, four kinds, one builder of messages.
+
+A message says who refuses, what is wrong (with names and numbers), the rule, the shapes by axis, and what to do:
+
+    attention: k has 6 heads, q has 8; the key heads must divide the query heads. q [B=2,H=8,T=128,D=64], ...
+    Use 1, 2, 4 or 8 key heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["HeadwiseError", "ShapeError", "SpecError", "UnavailableError", "UnsupportedError", "axes", "sentence"]
+
+
+class HeadwiseError(Exception):
+    """Base of every error that headwise raises on purpose."""
+
+
+class ShapeError(HeadwiseError, ValueError):
+    """Shapes, dtypes or devices that do not fit together."""
+
+
+class SpecError(HeadwiseError, ValueError):
+    """An option, name or value that has no meaning here."""
+
+
+class UnsupportedError(HeadwiseError, NotImplementedError):
+    """Meaningful, but the backend or model asked for cannot do it exactly.
+
+    Attributes:
+        reasons: for each backend that was considered, one sentence that says why it refuses.
+    """
+
+    def __init__(self, message: str, reasons: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.reasons: dict[str, str] = dict(reasons or {})
+
+
+class UnavailableError(HeadwiseError, ImportError):
+    """Something that is not installed on this machine, or does not exist yet."""
+
+
+def sentence(who: str, what: str, rule: str = "", shapes: str = "", todo: str = "") -> str:
+    """Builds an error message: ``who: what; rule. shapes. todo``.
+
+    Example:
+        >>> sentence("Map", "height is 0", "height and width count cells, so both are at least 1", todo="Use 64.")
+        'Map: height is 0; height and width count cells, so both are at least 1. Use 64.'
+    """
+    parts = [f"{who}: {what}" + (f"; {rule}" if rule else "")]
+    if shapes:
+        parts.append(shapes)
+    text = ". ".join(part.rstrip(".") for part in parts) + "."
+    return f"{text} {todo}" if todo else text
+
+
+def axes(name: str, value: Any, letters: str) -> str:
+    """Writes a shape with its axis letters, ``q [B=2,H=8,T=128,D=64]``.
+
+    Example:
+        >>> import torch
+        >>> axes("q", torch.zeros(2, 8, 128, 64), "B H T D")
+        'q [B=2,H=8,T=128,D=64]'
+        >>> axes("q", torch.zeros(2, 8), "B H T D")
+        'q [2,8]'
+    """
+    shape = tuple(value.shape)
+    names = letters.split()
+    if len(names) != len(shape):
+        return f"{name} [{','.join(str(n) for n in shape)}]"
+    return f"{name} [{','.join(f'{a}={n}' for a, n in zip(names, shape, strict=True))}]"
