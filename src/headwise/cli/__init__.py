@@ -1,0 +1,83 @@
+"""The command line: ``headwise COMMAND``. One file a subcommand; each parses, calls the public API and prints."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headwise.errors import HeadwiseError, UnavailableError, sentence
+
+if TYPE_CHECKING:
+    import typer
+
+__all__ = ["commands", "main"]
+
+_HELP = """See what the attention heads of a model do. Each command has --help.
+
+\b
+Example:
+    headwise look smollm2 --tokens 512
+"""
+
+
+def commands() -> list[str]:
+    """The subcommands: every file of this folder holds one, a function of the file's own name.
+
+    Example:
+        >>> "info" in commands()
+        True
+    """
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def _app(wanted: Sequence[str]) -> typer.Typer:
+    import typer
+
+    app = typer.Typer(
+        name="headwise",
+        help=_HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    # Without this a program of one command would drop the command's name.
+    app.callback()(lambda: None)
+    for name in wanted:
+        module = importlib.import_module(f"headwise.cli.{name}")
+        app.command(name)(getattr(module, name))
+    return app
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Runs the command line and ends the process: 0 done, 1 interrupted, 2 refused with one sentence on stderr.
+
+    Args:
+        args: the words after ``headwise``; None = those of this process.
+
+    Raises:
+        SystemExit: always.
+
+    Example:
+        >>> main(["info", "--help"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        SystemExit: 0
+    """
+    words = list(sys.argv[1:] if args is None else args)
+    try:
+        try:
+            import rich  # noqa: F401  asked for here, so that no command fails halfway for want of it
+            import typer  # noqa: F401
+        except ImportError as missing:
+            what = f"the command line needs {missing.name}, which is not installed"
+            raise UnavailableError(sentence("headwise", what, todo="Run: pip install 'headwise[cli]'")) from missing
+        known = commands()
+        # Only the command that is asked for is imported; its neighbours may need packages that are not there.
+        wanted = [words[0]] if words and words[0] in known else known
+        _app(wanted)(words, prog_name="headwise")
+    except HeadwiseError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        raise SystemExit(2) from None
