@@ -193,8 +193,9 @@ def test_without_transformers_the_rest_works_and_load_says_what_to_install() -> 
 
 
 def test_without_typer_the_command_line_says_what_to_install() -> None:
+    code = textwrap.dedent(BLOCK) + "block('typer')\nfrom headwise.cli import main\nmain(['info'])"
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(BLOCK) + "block('typer')\nfrom headwise.cli import main\nmain(['info'])"],
+        [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=False,

@@ -15,6 +15,7 @@ __all__ = ["info"]
 # What bears on results or on whether a command runs at all.
 _PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "gguf", "accelerate", "rich", "typer", "numpy")
 
+
 def info(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
 ) -> None:

@@ -229,7 +229,7 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Mask | None = None,
         cache: KVCache | None = None,
-        observe: Observer | Sequence[Observer] = (),
+        observe: Sequence[Observer] = (),
     ) -> Attended:
         """The layer's output and whatever is asked of its pattern.
 
