@@ -10,10 +10,23 @@ from typing import Annotated, Any
 
 import typer
 
+from headwise.errors import HeadwiseError
+
 __all__ = ["info"]
 
 # What bears on results or on whether a command runs at all.
-_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "gguf", "accelerate", "rich", "typer", "numpy")
+_PACKAGES = (
+    "headwise",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "gguf",
+    "accelerate",
+    "rich",
+    "typer",
+    "numpy",
+)
 
 
 def info(
@@ -60,7 +73,7 @@ def facts() -> dict[str, Any]:
 
     import headwise as hw
 
-    versions = {"headwise": hw.__version__, "python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
             versions[name] = importlib.metadata.version(name)
@@ -91,7 +104,7 @@ def _runs(name: str, explained: Any, q: Any) -> bool:
         return True
     try:
         hw.attention(q, q, q, mask=hw.Causal(), backend=name)
-    except hw.errors.HeadwiseError:
+    except HeadwiseError:
         return False
     return True
 

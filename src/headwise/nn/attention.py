@@ -124,14 +124,14 @@ class MultiHeadAttention(nn.Module):
         self.dropout = float(dropout)
         self.scale = scale
         self.backend = backend
-        make = {"device": device, "dtype": dtype}
+        make: dict[str, Any] = {"device": device, "dtype": dtype}
         queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        self.q_proj = nn.Linear(self.d_model, queries, bias=bias, **make)  # type: ignore[arg-type]
-        self.k_proj = nn.Linear(self.context_dim, keys, bias=bias, **make)  # type: ignore[arg-type]
-        self.v_proj = nn.Linear(self.context_dim, keys, bias=bias, **make)  # type: ignore[arg-type]
+        self.q_proj = nn.Linear(self.d_model, queries, bias=bias, **make)
+        self.k_proj = nn.Linear(self.context_dim, keys, bias=bias, **make)
+        self.v_proj = nn.Linear(self.context_dim, keys, bias=bias, **make)
         out_bias = bias if out_bias is None else out_bias
-        self.o_proj = nn.Linear(queries, self.d_model, bias=out_bias, **make)  # type: ignore[arg-type]
-        self.sinks = nn.Parameter(torch.empty(self.heads, **make)) if sinks else None  # type: ignore[arg-type]
+        self.o_proj = nn.Linear(queries, self.d_model, bias=out_bias, **make)
+        self.sinks = nn.Parameter(torch.empty(self.heads, **make)) if sinks else None
         self.mask = Held(mask).to(device)
         self.scores = Held(tuple(scores)).to(device)
         self.reset_parameters()
@@ -303,8 +303,7 @@ class MultiHeadAttention(nn.Module):
 
     def _projected(self, out: Tensor) -> Tensor:
         """[B,H,T,D] -> heads side by side -> [B,T,M]."""
-        projected: Tensor = self.o_proj(out.transpose(1, 2).flatten(2))
-        return projected
+        return self.o_proj(out.transpose(1, 2).flatten(2))
 
     def _check(self, x: Tensor, context: Tensor | None, mask: Any, cache: KVCache | None) -> None:
         if mask is not None and not isinstance(mask, Mask):

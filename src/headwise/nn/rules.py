@@ -78,5 +78,5 @@ def _rebuilt(rule: _Rule, path: str, tensor: Callable[[str], Tensor]) -> _Rule:
     if not new:
         return rule
     if isinstance(rule, tuple | list):
-        return type(rule)(new.values())  # type: ignore[return-value]
+        return type(rule)(new.values())
     return replace(rule, **new)  # type: ignore[type-var]
