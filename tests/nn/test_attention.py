@@ -369,7 +369,7 @@ class TestConstruction:
     @pytest.mark.parametrize(
         ("make", "says"),
         [
-            (lambda: hw.MultiHeadAttention(512, 7), "Use 2, 4, 8 or 16 heads"),
+            (lambda: hw.MultiHeadAttention(512, 7), "Use 1, 2, 4 or 8 heads"),
             (lambda: hw.MultiHeadAttention(512, 7), "d_model 512 cannot be cut into 7 equal heads"),
             (lambda: hw.MultiHeadAttention(512, 8, 3), "Use 1, 2, 4 or 8 key/value heads"),
             (lambda: hw.MultiHeadAttention(0, 8), "d_model is 0"),
@@ -414,6 +414,8 @@ class TestConstruction:
             layer(x, mask=torch.ones(5, 5).bool())
         with pytest.raises(SpecError, match="cache is a list"):
             layer(x, cache=[])
+        with pytest.raises(SpecError, match="x is a list"):
+            layer([[0.0]])
 
     def test_zero_lengths(self) -> None:
         layer = hw.MultiHeadAttention(12, 3)

@@ -308,6 +308,8 @@ class MultiHeadAttention(nn.Module):
     def _check(self, x: Tensor, context: Tensor | None, mask: Any, cache: KVCache | None) -> None:
         if mask is not None and not isinstance(mask, Mask):
             raise SpecError(_not_a_mask(mask))
+        if cache is not None and not isinstance(cache, KVCache):
+            raise SpecError(sentence(_WHO, f"cache is a {type(cache).__name__}", "it is a headwise.nn.KVCache"))
         self._check_input("x", x, "B T M", self.d_model, self.q_proj)
         if context is not None:
             self._check_input("context", context, "B S M", self.context_dim, self.k_proj)
@@ -341,10 +343,10 @@ class MultiHeadAttention(nn.Module):
                     todo="Pass the context, or another KVCache().",
                 )
             )
-        if cache is not None and not isinstance(cache, KVCache):
-            raise SpecError(sentence(_WHO, f"cache is a {type(cache).__name__}", "it is a headwise.nn.KVCache"))
 
     def _check_input(self, name: str, x: Tensor, letters: str, width: int, linear: nn.Module) -> None:
+        if not isinstance(x, Tensor):
+            raise SpecError(sentence(_WHO, f"{name} is a {type(x).__name__}", "it is a torch tensor"))
         if x.dim() != 3 or x.shape[-1] != width:
             todo = f"Use {name}[None] for a single sequence." if x.dim() == 2 and x.shape[-1] == width else ""
             raise ShapeError(
@@ -358,16 +360,17 @@ class MultiHeadAttention(nn.Module):
             )
         # A quantised or wrapped projection may take what its own weight does not tell; only a plain weight is compared.
         weight = getattr(linear, "weight", None)
-        if not isinstance(weight, Tensor) or not weight.is_floating_point() or torch.is_autocast_enabled(x.device.type):
+        if not isinstance(weight, Tensor) or not weight.is_floating_point():
             return
-        if x.dtype != weight.dtype or x.device != weight.device:
+        same_device = x.device == weight.device
+        if not same_device or (x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type)):
             raise ShapeError(
                 sentence(
                     _WHO,
                     f"{name} is {x.dtype} on {x.device}, the weights are {weight.dtype} on {weight.device}",
                     "they agree in dtype and device",
                     axes(name, x, letters),
-                    f"Convert {name}, or call .to({weight.dtype}) on what made it.",
+                    f"Convert with {name}.to({str(weight.device)!r}, {weight.dtype}).",
                 )
             )
 
