@@ -1,0 +1,10 @@
+"""Whole models: loading them, running their attention through headwise, and watching every head of them."""
+
+from headwise.models.everywhere import everywhere
+from headwise.models.load import load
+from headwise.models.observe import observe
+from headwise.models.sites import sites
+from headwise.models.trace import Trace, trace
+from headwise.models.using import restore, use
+
+__all__ = ["Trace", "everywhere", "load", "observe", "restore", "sites", "trace", "use"]

@@ -1,0 +1,115 @@
+"""Running means of what observers answer, for ``observe(..., reduce="mean")``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.errors import SpecError, sentence
+from headwise.observers import (
+    Entropy,
+    LogSumExp,
+    Map,
+    MassOn,
+    MassWhere,
+    MaxLogit,
+    Observer,
+    Offsets,
+    Received,
+    Segments,
+    named,
+)
+from headwise.pattern import Pattern
+from headwise.spec import Padding
+
+__all__ = ["Average", "check_averageable"]
+
+_OF_QUERIES = (Entropy, LogSumExp, MaxLogit, MassOn, MassWhere)
+_OF_KEYS = (Received,)
+_OF_PATTERNS = (Offsets, Map, Segments)
+
+
+def check_averageable(observers: Sequence[Any]) -> None:
+    """Raises SpecError where an observer's answers have no mean (indices, crops, a user's own objects)."""
+    for name, observer in named(observers).items():
+        if not isinstance(observer, (*_OF_QUERIES, *_OF_KEYS, *_OF_PATTERNS)):
+            raise SpecError(
+                sentence(
+                    "observe",
+                    f'{name!r} cannot be averaged, and reduce="mean" was asked for',
+                    "means exist of LogSumExp, MaxLogit, Entropy, MassOn, MassWhere, Received, Offsets, Map and Segments",
+                )
+            )
+
+
+class _Mean:
+    """A sum and a count, per head (and per what else is left of the answer's axes)."""
+
+    def __init__(self) -> None:
+        self.total: Tensor | float = 0.0
+        self.count: Tensor | float = 0.0
+
+    def add(self, total: Tensor, count: Tensor) -> None:
+        self.total = self.total + total
+        self.count = self.count + count
+
+    def value(self) -> Tensor:
+        return torch.as_tensor(self.total / self.count).float()
+
+
+class Average:
+    """Means over calls: one number a head and answer entry, whatever the length and number of the calls.
+
+    A call that raises leaves the means as they were.
+    """
+
+    def __init__(self, observers: Sequence[Any]) -> None:
+        self._observers: dict[str, Observer] = named(observers)
+        self._means: dict[str, dict[str, _Mean]] = {}
+        self._call: list[tuple[str, str, Tensor, Tensor]] = []
+
+    def begin(self) -> None:
+        """A call begins."""
+        self._call = []
+
+    def end(self, finished: bool) -> None:
+        """A call ends and, if it finished, counts."""
+        for site, name, total, count in self._call if finished else []:
+            self._means.setdefault(site, {}).setdefault(name, _Mean()).add(total, count)
+        self._call = []
+
+    def add(self, site: str, answers: Mapping[str, Tensor], lse: Tensor, pattern: Pattern) -> None:
+        """Takes in the answers of one run of a site; an empty row (lse -inf) is no row."""
+        rows = lse != float("-inf")  # [B, H, T]
+        for name, answer in answers.items():
+            total, count = _summed(self._observers[name], answer.double(), rows, pattern)
+            self._call.append((site, name, total, count))
+
+    def means(self) -> dict[str, dict[str, Tensor]]:
+        """For each site the mean of each answer: [H], Offsets [H, R], Map [H, h, w], Segments [H, Sq, Sk]."""
+        return {site: {name: mean.value() for name, mean in found.items()} for site, found in self._means.items()}
+
+
+def _summed(observer: Observer, answer: Tensor, rows: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
+    """The sum of an answer over its batch rows and queries (or keys), and how many it is a sum of."""
+    if isinstance(observer, _OF_QUERIES):
+        return torch.where(rows, answer, 0.0).sum((0, 2)), rows.sum((0, 2))
+    if isinstance(observer, _OF_KEYS):
+        keys = _real_keys(pattern, answer)
+        return torch.where(keys[:, None], answer, 0.0).sum((0, 2)), keys.sum().expand(answer.shape[1])
+    used = rows.any(-1).reshape(rows.shape[0], rows.shape[1], *(1 for _ in answer.shape[2:]))
+    defined = used & ~answer.isnan()
+    return torch.where(defined, answer, 0.0).sum(0), defined.expand_as(answer).sum(0)
+
+
+def _real_keys(pattern: Pattern, answer: Tensor) -> Tensor:
+    """Which keys the model's padding mask calls real: bool [B, S]."""
+    real = torch.ones(answer.shape[0], answer.shape[-1], dtype=torch.bool, device=answer.device)
+    mask = pattern.spec.mask
+    for part in mask.parts() if mask is not None else ():
+        if isinstance(part, Padding) and isinstance(part.keep_or_lengths, Tensor) and part.keep_or_lengths.dim() == 2:
+            real = real & part.keep_or_lengths
+    return real

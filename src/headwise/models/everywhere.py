@@ -1,0 +1,116 @@
+"""torch's own attention op, run by headwise for the duration of a block."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from headwise.errors import UnsupportedError, sentence
+from headwise.ops import attention
+from headwise.spec import Bias, Causal, Dense, Mask, Rules
+
+__all__ = ["everywhere"]
+
+
+class _Everywhere(TorchFunctionMode):
+    """Catches torch's attention op; everything else passes. Inside a handler torch switches the mode off, so a backend
+    of ours that calls the op reaches torch."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return _as_torch_means_it(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _as_torch_means_it(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """torch.nn.functional.scaled_dot_product_attention on any number of leading axes, through hw.attention."""
+    full = _judged(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if any(type(t) is not Tensor and not isinstance(t, torch.nn.Parameter) for t in (query, key, value)):
+        kinds = sorted({type(t).__name__ for t in (query, key, value)})
+        raise UnsupportedError(sentence("everywhere", f"got {', '.join(kinds)}", "headwise computes on plain tensors"))
+    heads = [t.shape[-3:-2] if enable_gqa else full[-1:] for t in (query, key, value)]
+    q, k, v = (
+        _flat(t.expand(*full[:-1], *own, *t.shape[-2:])) for t, own in zip((query, key, value), heads, strict=True)
+    )
+    mask: Mask | None = Causal(align="start") if is_causal else None
+    scores: tuple[Rules, ...] = ()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        mask = Dense(_flat_mask(attn_mask, full))
+    elif attn_mask is not None:
+        scores = (Bias(_flat_mask(attn_mask, full)),)
+    out = attention(q, k, v, mask=mask, scores=scores, scale=scale, dropout=dropout_p)
+    return out.reshape(*full, query.shape[-2], value.shape[-1])
+
+
+def _flat(t: Tensor) -> Tensor:
+    """[..., n, d] as [B, H, n, d]: 2-D and 3-D inputs get axes of 1, more than 4 axes fold into the batch."""
+    if t.dim() < 4:
+        return t.reshape(*(1,) * (4 - t.dim()), *t.shape)
+    return t if t.dim() == 4 else t.reshape(-1, *t.shape[-3:])
+
+
+def _flat_mask(mask: Tensor, full: tuple[int, ...]) -> Tensor:
+    """A mask that broadcasts to [B, H, T, S] beside inputs folded by ``_flat``; one that fits as it is stays so."""
+    if mask.dim() <= 3 or len(full) <= 2:
+        return mask
+    return mask.expand(*full, *mask.shape[-2:]).reshape(-1, full[-1], *mask.shape[-2:])
+
+
+def _judged(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, *options: Any) -> tuple[int, ...]:
+    """Lets torch itself judge the call, on tensors without data, so that its errors stay its own.
+
+    Returns:
+        The leading axes of the output.
+    """
+    dropout_p, is_causal, scale, enable_gqa = options
+    bare = [torch.empty(t.shape, dtype=t.dtype, device="meta") for t in (query, key, value)]
+    mask = None if attn_mask is None else torch.empty(attn_mask.shape, dtype=attn_mask.dtype, device="meta")
+    out = torch.nn.functional.scaled_dot_product_attention(
+        *bare, attn_mask=mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+    return tuple(out.shape[:-2])
+
+
+@contextlib.contextmanager
+def everywhere() -> Iterator[None]:
+    """Sends torch's ``scaled_dot_product_attention`` through headwise for the duration, with torch's exact meaning.
+
+    It reaches every caller in this thread: ``nn.MultiheadAttention`` (with ``need_weights=False``; otherwise torch itself
+    does not call the op), ``nn.TransformerEncoder`` and models of the user's own. Causal is torch's top-left rule, bool
+    masks keep, float masks are added, dropout is applied as given, inputs may have any number of leading axes. torch's
+    fused inference path of these modules, which would go around the op, is off meanwhile.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+        >>> x = torch.ones(1, 3, 8)
+        >>> with torch.no_grad():
+        ...     plain = layer(x, x, x, need_weights=False)[0]
+        ...     with hw.everywhere():
+        ...         ours = layer(x, x, x, need_weights=False)[0]
+        >>> torch.allclose(plain, ours, atol=1e-6)
+        True
+    """
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with _Everywhere():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)

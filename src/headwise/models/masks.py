@@ -1,0 +1,326 @@
+"""Masks at transformers' border: the mask function we register, and masks that users or models made themselves.
+
+transformers asks for a mask once a forward. Our answer looks like the bool tensor [B, 1, T, S] that its code expects and
+holds only the recipe; the attention function reads the recipe, and the tensor is written out only where some model's
+own code really computes on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.errors import SpecError, axes, sentence
+from headwise.models.families import FLOAT_MASKS
+from headwise.models.library import transformers
+from headwise.models.lower import Place, holds_causal, lower
+from headwise.spec import Bias, Dense, Mask, Padding, Rules
+
+__all__ = ["Described", "Said", "headwise_mask", "read"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Said:
+    """A mask in headwise's words.
+
+    Attributes:
+        mask: which cells are visible; None = all.
+        q_start: where query 0 stands on the key axis; None = last with last.
+        scores: what is added to the scores.
+    """
+
+    mask: Mask | None = None
+    q_start: int | Tensor | None = None
+    scores: tuple[Rules, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Recipe:
+    """What a mask call said."""
+
+    place: Place
+    fn: Callable[..., Any]
+    real: Tensor | None  # bool [B, n], True = a real token, by absolute index
+    own_rows: bool  # the queries are the tokens of `real`, not those of another sequence
+    vmapped: bool
+
+    def say(self) -> Said:
+        mask = lower(self.fn, self.place, self.vmapped)
+        padding = self._padding()
+        if padding is not None:
+            mask = padding if mask is None else mask & padding
+        return Said(mask, self.place.q_start)
+
+    def _padding(self) -> Padding | None:
+        if self.real is None:
+            return None
+        place = self.place
+        keys = _window_of(self.real, place.key_indices(), beyond=False)
+        queries = _window_of(self.real, place.query_indices(), beyond=True) if self.own_rows else None
+        if bool(keys.all()) and (queries is None or bool(queries.all())):
+            return None
+        return Padding(keys.expand(place.batch, -1), None if queries is None else queries.expand(place.batch, -1))
+
+    def tensor(self) -> Tensor:
+        """The mask as transformers' fused path writes it: bool [B, 1, T, S]."""
+        place = self.place
+        written: Tensor = transformers("use", "masking_utils").sdpa_mask(
+            batch_size=place.batch,
+            q_length=place.queries,
+            kv_length=place.keys,
+            q_offset=place.q_offset,
+            kv_offset=place.kv_offset,
+            mask_function=self.fn,
+            attention_mask=self.real,
+            allow_is_causal_skip=False,
+            allow_is_bidirectional_skip=False,
+            use_vmap=self.vmapped,
+            device=place.device,
+        )
+        return written.expand(place.batch, 1, place.queries, place.keys)
+
+    def part(self, axis: int, start: int, stop: int) -> _Recipe | None:
+        """The recipe of a part of the rows or keys; None where another axis is cut."""
+        place = self.place
+        if axis == 2:
+            place = dataclasses.replace(place, q_offset=place.q_offset + start, queries=stop - start)
+        elif axis == 3:
+            place = dataclasses.replace(place, kv_offset=place.kv_offset + start, keys=stop - start)
+        else:
+            return None
+        return dataclasses.replace(self, place=place)
+
+
+def _window_of(real: Tensor, indices: Tensor, beyond: bool) -> Tensor:
+    """The columns of a 2-D mask at some absolute indices; what the mask does not reach is ``beyond``."""
+    inside = indices < real.shape[1]
+    found = real.index_select(1, indices.clamp(0, max(real.shape[1] - 1, 0)))
+    return torch.where(inside, found, torch.full_like(found, beyond))
+
+
+class Described(Tensor):
+    """A bool mask [B, 1, T, S] that is written out only when it is computed on.
+
+    Shape, dtype, device and type checks answer as the written tensor would. Cutting rows or keys off gives another
+    described mask. Any other operation writes the mask first and works on that, so its meaning is always the tensor's;
+    a mask changed in place is what it was changed to.
+    """
+
+    recipe: _Recipe
+    _cut: tuple[Described, int, int] | None  # the mask this one is a part of, with axis and start
+    _written: Tensor | None
+    _version_written: int
+    _said: Said | None
+
+    @staticmethod
+    def __new__(cls, recipe: _Recipe, cut: tuple[Described, int, int] | None = None) -> Described:
+        place = recipe.place
+        size = (place.batch, 1, place.queries, place.keys)
+        made: Described = Tensor._make_wrapper_subclass(cls, size, dtype=torch.bool, device=place.device)  # type: ignore[attr-defined]
+        made.recipe, made._cut, made._written, made._version_written, made._said = recipe, cut, None, 0, None
+        return made
+
+    def __init__(self, recipe: _Recipe, cut: tuple[Described, int, int] | None = None) -> None:
+        super().__init__()
+
+    def __repr__(self, *, tensor_contents: None = None) -> str:
+        return f"{type(self).__name__}({list(self.shape)}, written={self._written is not None})"
+
+    def written(self) -> Tensor:
+        """The mask as an ordinary tensor, made once; a part is a view of its whole, so that changes reach both."""
+        if self._written is None:
+            if self._cut is not None:
+                whole, axis, start = self._cut
+                self._written = whole.written().narrow(axis, start, self.shape[axis])
+            else:
+                with torch.inference_mode(False):
+                    self._written = self.recipe.tensor().contiguous()
+            self._version_written = self._written._version
+        return self._written
+
+    def changed(self) -> bool:
+        """Whether somebody wrote into the mask, so that the recipe no longer tells."""
+        if self._written is not None:
+            return self._written._version != self._version_written
+        return self._cut is not None and self._cut[0].changed()
+
+    def say(self) -> Said:
+        """The mask in headwise's words, worked out once a forward."""
+        if self.changed():
+            return Said(Dense(self.written()), self.recipe.place.q_start)
+        if self._said is None:
+            self._said = self.recipe.say()
+        return self._said
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        kept = _still_described(func, args, kwargs)
+        if kept is not None:
+            return kept
+        plain_args, plain_kwargs = torch.utils._pytree.tree_map_only(Described, Described.written, (args, kwargs))
+        result = func(*plain_args, **plain_kwargs)
+        if func._schema.is_mutable and isinstance(args[0], Described) and result is plain_args[0]:
+            return args[0]
+        return result
+
+
+def _still_described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Described | None:
+    """The described answer of an operation that only cuts or renames; None where it must compute."""
+    aten = torch.ops.aten
+    if not args or not isinstance(args[0], Described):
+        return None
+    me = args[0]
+    if me.changed():
+        return None
+    if func in (aten.detach.default, aten.alias.default):
+        return Described(me.recipe, (me, 2, 0))
+    if func is aten.slice.Tensor:
+        axis, start, stop, step = (list(args[1:]) + [None] * 4)[:4]
+        axis = (axis or 0) % 4
+        begin, end, stride = slice(start, stop, step).indices(me.shape[axis])
+        whole = (begin, end) == (0, me.shape[axis])
+        recipe = me.recipe if whole else me.recipe.part(axis, begin, max(begin, end))
+        return None if recipe is None or stride != 1 else Described(recipe, (me, axis, begin))
+    return None
+
+
+def _for_another_sequence(frame: FrameType | None) -> bool:
+    """Whether the mask is wanted for queries of another sequence than the 2-D mask's (cross-attention).
+
+    The mask call does not say it, and where both sequences happen to be equally long nothing else tells a decoder's
+    tokens from the encoder's padding. The function of transformers that makes the call knows, so it is asked.
+    """
+    for _ in range(4):
+        frame = frame.f_back if frame is not None else None
+        if frame is None:
+            break
+        if frame.f_code.co_name.startswith("create_bidirectional"):
+            other = frame.f_locals.get("encoder_hidden_states")
+            return other is not None and other is not frame.f_locals.get("inputs_embeds")
+    return False
+
+
+def headwise_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[..., Any] | None = None,
+    attention_mask: Tensor | None = None,
+    allow_is_bidirectional_skip: bool = False,
+    use_vmap: bool = False,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    config: Any = None,
+    **kwargs: Any,
+) -> Tensor | None:
+    """The mask function that transformers calls under the name "headwise"; its arguments are transformers'.
+
+    It never leaves a causal mask out: what None would mean then depends on flags that several model families set wrong.
+
+    Returns:
+        A described mask [B, 1, T, S]; None only for "every key is visible", and only where the caller allows it; the
+        float mask of transformers' eager path for the families whose own code needs numbers.
+    """
+    library = transformers("use", "masking_utils")
+    fn = mask_function if mask_function is not None else library.causal_mask_function
+    if getattr(config, "model_type", None) in FLOAT_MASKS:
+        numbers: Tensor | None = library.eager_mask(
+            batch_size=batch_size,
+            q_length=q_length,
+            kv_length=kv_length,
+            q_offset=q_offset,
+            kv_offset=kv_offset,
+            mask_function=fn,
+            attention_mask=attention_mask,
+            dtype=dtype,
+            allow_is_bidirectional_skip=allow_is_bidirectional_skip,
+            use_vmap=use_vmap,
+            device=device,
+        )
+        return numbers
+    place = Place(batch_size, q_length, kv_length, q_offset, int(kv_offset), torch.device(device))
+    frame = inspect.currentframe()
+    # A 2-D mask that is longer than the keys it was asked for belongs to another sequence as well.
+    same_axis = attention_mask is not None and attention_mask.shape[-1] <= kv_length + int(kv_offset)
+    own_rows = same_axis and not _for_another_sequence(frame)
+    if own_rows and q_length != kv_length and not holds_causal(fn):
+        own_rows = False  # queries of their own beside the masked keys, as a resampler's latents
+    real = None if attention_mask is None else attention_mask.to(device=place.device, dtype=torch.bool)
+    described = Described(_Recipe(place, fn, real, own_rows, use_vmap))
+    if allow_is_bidirectional_skip and described.say().mask is None:
+        return None
+    return described
+
+
+_read: dict[int, tuple[weakref.ref[Tensor], int, Said]] = {}
+
+
+def read(mask: Tensor | None, keys: int) -> Said:
+    """Reads whatever mask a model hands to its attention.
+
+    Args:
+        mask: None (every key is visible), a described mask, or a tensor that broadcasts to [B, H, T, S]: bool, True =
+            may attend; or float, added to the scores, where the dtype's minimum or less means hidden.
+        keys: S; columns beyond are cut off, as transformers' eager path does.
+
+    Returns:
+        The mask in headwise's words.
+
+    Raises:
+        SpecError: a mask of integers.
+    """
+    if mask is None:
+        return Said()
+    if mask.shape[-1] > keys > 0:
+        mask = mask[..., :keys]
+    if isinstance(mask, Described):
+        return mask.say()
+    if mask.dtype == torch.bool:
+        return Said(Dense(mask))
+    if not mask.is_floating_point():
+        raise SpecError(
+            sentence(
+                "use",
+                f"the model was given a mask of {mask.dtype}",
+                "a mask is bool, True = may attend, or float, added to the scores",
+                axes("mask", mask, "B H T S"),
+                "Use .bool() if 1 means keep.",
+            )
+        )
+    return _read_float(mask)
+
+
+def _read_float(mask: Tensor) -> Said:
+    """Splits a float mask into what it hides and what it adds; once a forward, not once a layer."""
+    if mask.requires_grad or mask.is_inference():
+        return _split(mask)
+    found = _read.get(id(mask))
+    if found is not None and found[0]() is mask and found[1] == mask._version:
+        return found[2]
+    said, key = _split(mask), id(mask)
+
+    def forget(gone: weakref.ref[Tensor]) -> None:
+        if key in _read and _read[key][0] is gone:
+            del _read[key]
+
+    _read[key] = (weakref.ref(mask, forget), mask._version, said)
+    return said
+
+
+def _split(mask: Tensor) -> Said:
+    visible = mask > torch.finfo(mask.dtype).min
+    added = mask.masked_fill(~visible, 0)
+    scores = (Bias(added),) if mask.requires_grad or bool((added != 0).any()) else ()
+    return Said(None if bool(visible.all()) else Dense(visible), None, scores)

@@ -1,0 +1,299 @@
+"""Asking every head of a model the same questions while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import ShapeError, SpecError, sentence
+from headwise.models.average import Average, check_averageable
+from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites
+from headwise.models.using import in_use, restore, use
+from headwise.models.watch import Watcher, watched
+from headwise.observers import named
+from headwise.ops import Attended
+
+__all__ = ["Answers", "Seen", "observe"]
+
+Heads = Sequence[int] | Mapping[Any, Sequence[int]] | None
+
+
+class Answers(Mapping[str, Any]):
+    """What one forward of a model answered.
+
+    ``answers["entropy"]`` stacks the answers of all watched sites, ``answers[site]["entropy"]`` is that of one. A
+    module that ran n times in the forward has the names ``site``, ``site#1``, ...
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._by_site: dict[str, dict[str, Any]] = {}
+
+    @property
+    def sites(self) -> list[str]:
+        """The runs that were watched, in the order in which they ran."""
+        return list(self._by_site)
+
+    def put(self, site: str, seen: Mapping[str, Any]) -> None:
+        """Keeps the answers of one run."""
+        self._by_site[site] = dict(seen)
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._by_site:
+            return self._by_site[key]
+        if key in self._names:
+            return _stacked(key, {site: found[key] for site, found in self._by_site.items()})
+        raise _no_such_key(key, self._names, self.sites)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _no_such_key(key: Any, names: Sequence[str], sites: Sequence[str]) -> SpecError:
+    some = ", ".join(sites[:3]) + (", ..." if len(sites) > 3 else "")
+    return SpecError(
+        sentence(
+            "observe",
+            f"nothing is named {key!r}",
+            f"a key is an observer, {', '.join(names) or 'none'}, or a site that ran, {some or 'none'}",
+        )
+    )
+
+
+def _stacked(name: str, found: Mapping[str, Any]) -> Any:
+    """The answers of all sites as one, [L, ...]."""
+    if not found:
+        raise SpecError(sentence("observe", f"no watched site ran, so there is no {name!r}", "a forward asks the sites it runs"))
+    values = list(found.values())
+    if all(isinstance(value, Tensor) for value in values):
+        shapes = {tuple(value.shape) for value in values}
+        if len(shapes) == 1:
+            return torch.stack(values)
+        raise _unlike(name, found)
+    if all(isinstance(value, tuple) and hasattr(value, "_fields") for value in values):
+        fields = values[0]._fields
+        parts = [_stacked(name, {site: getattr(v, field) for site, v in found.items()}) for field in fields]
+        return type(values[0])(*parts)
+    return values  # answers of an observer of the user's own, one a site
+
+
+def _unlike(name: str, found: Mapping[str, Tensor]) -> ShapeError:
+    first = next(iter(found))
+    other = next(site for site, value in found.items() if value.shape != found[first].shape)
+    return ShapeError(
+        sentence(
+            "observe",
+            f"{name!r} is {list(found[first].shape)} at {first} and {list(found[other].shape)} at {other}",
+            "answers are stacked where all sites agree in shape",
+            todo=f"Ask by site, seen[{first!r}][{name!r}], or watch sites that agree with sites=[...].",
+        )
+    )
+
+
+class Seen(Mapping[str, Any]):
+    """What was observed in a model: the answers of its forwards.
+
+    Attributes:
+        calls: for each forward of the model that finished, its answers.
+
+    ``seen["entropy"]`` and ``seen[site]["entropy"]`` are those of the only forward; with several, or none, they are an
+    error that says so. With ``reduce="mean"`` they are means over all forwards, and single calls are not kept.
+    """
+
+    def __init__(self, names: Sequence[str], average: Average | None) -> None:
+        self._names = tuple(names)
+        self._calls: list[Answers] = []
+        self._average = average
+        self._count = 0
+
+    @property
+    def calls(self) -> list[Answers]:
+        """The answers of each forward, in order."""
+        if self._average is not None:
+            raise SpecError(
+                sentence("observe", 'reduce="mean" keeps no single calls', "it keeps running means in memory that does not grow")
+            )
+        return self._calls
+
+    @property
+    def count(self) -> int:
+        """How many forwards were seen."""
+        return self._count
+
+    @property
+    def sites(self) -> list[str]:
+        """The runs that were watched."""
+        return self._only().sites
+
+    def add(self, answers: Answers) -> None:
+        """Takes in one finished forward."""
+        self._count += 1
+        if self._average is None:
+            self._calls.append(answers)
+
+    def _only(self) -> Answers:
+        if self._average is not None:
+            answers = Answers(self._names)
+            for site, means in self._average.means().items():
+                answers.put(site, means)
+            return answers
+        if len(self._calls) == 1:
+            return self._calls[0]
+        what = f"{len(self._calls)} forwards of the model were seen" if self._calls else "no forward of the model was seen yet"
+        raise SpecError(
+            sentence(
+                "observe",
+                what,
+                "a key of `seen` is that of the only one",
+                todo='Take seen.calls[i][...], or reduce="mean" for means over all of them.'
+                if self._calls
+                else "Run the model inside the `with` block.",
+            )
+        )
+
+    def __getitem__(self, key: str) -> Any:
+        return self._only()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class _Observing(Watcher):
+    def __init__(
+        self, model: nn.Module, names: dict[nn.Module, str], observers: Sequence[Any], heads: Heads, average: Average | None
+    ) -> None:
+        super().__init__(model, names)
+        self._observers = tuple(observers)
+        self._heads = heads
+        self._average = average
+        self._keys = list(named(observers))
+        self.seen = Seen(self._keys, average)
+        self._now = Answers(self._keys)
+
+    def observers(self) -> Sequence[Any]:
+        return self._observers
+
+    def begin(self) -> None:
+        self._now = Answers(self._keys)
+        if self._average is not None:
+            self._average.begin()
+
+    def end(self, finished: bool) -> None:
+        if self._average is not None:
+            self._average.end(finished)
+        if finished:
+            self.seen.add(self._now)
+
+    def take(self, site: str, attended: Attended) -> None:
+        heads = _heads_of(self._heads, site.partition("#")[0], attended.lse.shape[1])
+        answers = {key: _pick(attended.seen[key], heads, attended.lse.shape[1]) for key in self._keys}
+        if self._average is not None:
+            self._average.add(site, answers, _pick(attended.lse, heads, attended.lse.shape[1]), attended.pattern)
+        else:
+            self._now.put(site, answers)
+
+
+def _heads_of(heads: Heads, site: str, available: int) -> list[int] | None:
+    chosen = heads.get(site) if isinstance(heads, Mapping) else heads
+    if chosen is None:
+        return None
+    for head in chosen:
+        if not isinstance(head, int) or isinstance(head, bool) or not -available <= head < available:
+            raise SpecError(
+                sentence("observe", f"{site} has no head {head!r}", f"its heads are numbered 0 to {available - 1}")
+            )
+    return [head % available for head in chosen]
+
+
+def _pick(value: Any, heads: list[int] | None, available: int) -> Any:
+    """The chosen heads of an answer [B, H, ...]."""
+    if heads is None:
+        return value
+    if isinstance(value, Tensor):
+        if value.dim() < 2 or value.shape[1] != available:
+            return value
+        return value.index_select(1, torch.tensor(heads, dtype=torch.int64, device=value.device))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_pick(part, heads, available) for part in value))
+    return value
+
+
+@contextlib.contextmanager
+def observe(
+    model: nn.Module,
+    *observers: Any,
+    sites: Sequence[str | int] | None = None,
+    heads: Heads = None,
+    reduce: str | None = None,
+) -> Iterator[Seen]:
+    """Asks the attention of a whole model while it runs.
+
+    Every forward of the model inside the block is one call. The model's output has the same bits as unwatched; sites
+    that are not asked run as if nobody watched; a model that is not in use is used for the duration. Rows that the
+    model's 2-D mask calls padding are empty rows and leave every statistic out.
+
+    Args:
+        model: a transformers model.
+        observers: the questions, ``hw.Entropy()``, ``hw.TopKeys(8)``, ... or objects with ``see``, ``merge``, ``result``.
+        sites: which attention modules to ask, by name or index in ``hw.sites(model)``; None = all.
+        heads: which heads' answers to keep: a list for all sites, or ``{site: [...]}``; None = all.
+        reduce: "mean" = keep only running means over calls, batch and real queries (``Received``: real keys), [L, H] and
+            what else is left of an answer's axes; None = keep the answers of every call.
+
+    Yields:
+        The answers, a :class:`Seen`: ``seen["entropy"]`` [L, B, H, T] in the order in which the sites run,
+        ``seen[site]["entropy"]``, ``seen.calls[i]["entropy"]``.
+
+    Raises:
+        SpecError: an unknown site, head or reduction; an answer asked for before any forward, or of several at once.
+        ShapeError: a stacked answer where sites disagree in shape (an encoder beside a decoder).
+        UnsupportedError: the model's attention does not go through transformers' attention interface.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=3, n_head=2, n_embd=8, vocab_size=16, n_positions=8)).eval()
+        >>> with hw.observe(model, hw.Entropy()) as seen:
+        ...     _ = model(torch.arange(6)[None])
+        >>> seen["entropy"].shape
+        torch.Size([3, 1, 2, 6])
+    """
+    if not observers:
+        raise SpecError(sentence("observe", "no observer was given", "it asks questions", todo="Try hw.Entropy()."))
+    if reduce not in (None, "mean"):
+        raise SpecError(sentence("observe", f"reduce is {reduce!r}", 'it is "mean" or None'))
+    named(observers)
+    if reduce == "mean":
+        check_averageable(observers)
+    refuse_if_outside("observe", model)
+    found = find_sites(model)
+    chosen = resolve_sites("observe", list(found), sites)
+    if isinstance(heads, Mapping):
+        heads = {resolve_sites("observe", list(found), [site])[0]: list(which) for site, which in heads.items()}
+    average = Average(observers) if reduce == "mean" else None
+    watcher = _Observing(model, {found[site]: site for site in chosen}, observers, heads, average)
+    with _used(model), watched(watcher):
+        yield watcher.seen
+
+
+@contextlib.contextmanager
+def _used(model: nn.Module) -> Iterator[None]:
+    """Uses a model for the duration unless it is in use already."""
+    if in_use(model):
+        yield
+        return
+    use(model)
+    try:
+        yield
+    finally:
+        restore(model)

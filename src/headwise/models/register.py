@@ -1,0 +1,246 @@
+"""The one place where transformers calls headwise: an attention function and a mask function under one name."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import UnsupportedError, sentence
+from headwise.models.families import chosen_cells
+from headwise.models.library import transformers
+from headwise.models.masks import headwise_mask, read
+from headwise.models.watch import watching
+from headwise.ops import Attended, attend, attention
+from headwise.pattern import Pattern
+from headwise.spec import Bias, Documents, Mask, Rule, Rules, SoftCap
+
+__all__ = ["NAME", "headwise_attention", "register"]
+
+#: The name of the implementation in transformers; it must hold none of "flash", "sdpa", "flex" or "/".
+NAME = "headwise"
+
+#: Keywords that travel with a call and cannot change its result: what the mask has said already (causality, windows),
+#: what the model's own code has used already (positions, caches), what only other kernels need, what asks for outputs.
+HARMLESS = frozenset(
+    {
+        "is_causal", "sliding_window", "position_ids", "cache_position", "position_embeddings", "use_cache", "cache",
+        "past_key_value", "past_key_values", "layer_idx", "layer_head_mask", "deterministic", "training", "return_dict",
+        "output_attentions", "output_hidden_states", "output_router_logits", "output_cross_attentions", "seq_idx",
+        "num_items_in_batch", "logits_to_keep", "shift_labels", "token_type_ids", "mm_token_type_ids", "labels",
+        "max_length_q", "max_length_k", "padding_mask", "implementation", "target_dtype", "synced_gpus",
+    }
+)  # fmt: skip
+
+
+def register() -> None:
+    """Makes transformers know the name "headwise", attention and mask together; doing it again changes nothing.
+
+    Raises:
+        UnavailableError: transformers is not installed.
+    """
+    library = transformers("use")
+    library.AttentionInterface.register(NAME, headwise_attention)
+    library.AttentionMaskInterface.register(NAME, headwise_mask)
+
+
+def headwise_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | Tensor | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    sinks: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    indices: Tensor | None = None,
+    block_indices: Tensor | None = None,
+    cu_seq_lens_q: Tensor | None = None,
+    cu_seq_lens_k: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """The attention function that transformers calls; names and order of the arguments are transformers'.
+
+    No mask means that every key is visible, whatever a flag says: our mask function leaves no causal mask out.
+
+    Args:
+        module: the attention module that calls.
+        query: [B, H, T, D].
+        key: [B, Hk, S, D].
+        value: [B, Hk, S, E].
+        attention_mask: what our mask function returned, or a mask of the user's.
+        scaling: factor of the scores; None = 1/sqrt(D).
+        dropout: probability, applied while ``module.training``.
+        softcap: scores become ``softcap * tanh(score / softcap)``.
+        s_aux: one sink logit a head, [H]; `sinks` is the same under another name.
+        position_bias: added to the scores, broadcastable to [B, H, T, S].
+        indices: keys that a sparse layer chose for each query.
+        block_indices: blocks of keys that it chose.
+        cu_seq_lens_q: bounds of the sequences packed in one row, [n + 1]; cu_seq_lens_k likewise for the keys.
+        kwargs: what else travels along; a keyword that is not known to be harmless is an error.
+
+    Returns:
+        Output [B, T, H, E], and the exact probabilities [B, H, T, S] where the model was asked for them, else None.
+
+    Raises:
+        UnsupportedError: a keyword that has no exact meaning here.
+    """
+    _refuse_unknown(module, kwargs)
+    query, key, value = _one_batch(query, key, value)
+    said = read(attention_mask, key.shape[2])
+    if isinstance(scaling, Tensor):
+        query, scaling = query * scaling, 1.0
+    mask = _with_choice(said.mask, module, query, indices, block_indices)
+    mask = _with_packing(mask, query, key, cu_seq_lens_q, cu_seq_lens_k)
+    cap: tuple[Rules, ...] = () if softcap is None else (SoftCap(float(softcap)),)
+    bias: tuple[Rules, ...] = () if position_bias is None else (Bias(position_bias[..., : key.shape[2]]),)
+    options: dict[str, Any] = {
+        "mask": mask,
+        "scores": cap + bias + said.scores,
+        "scale": None if scaling is None else float(scaling),
+        "q_start": said.q_start,
+        "sinks": _sinks_a_head(module, s_aux if s_aux is not None else sinks),
+        "dropout": float(dropout) if module.training else 0.0,
+    }
+    out, weights = _run(module, query, key, value, options, _weights_wanted(kwargs))
+    return out.transpose(1, 2).contiguous(), weights
+
+
+def _run(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any], weights: bool
+) -> tuple[Tensor, Tensor | None]:
+    watchers = watching(module)
+    if not watchers and not weights:
+        return attention(query, key, value, **options), None
+    out: Tensor | None = None
+    attended: Attended | None = None
+    for watcher in watchers:
+        # the output comes from the first; asking again never changes it, and observers of two watchers may share a name
+        attended = attend(query, key, value, **options, observe=watcher.observers())
+        out = attended.out if out is None else out
+        watcher.took(module, attended)
+    if attended is None:
+        attended = attend(query, key, value, **options)
+        out = attended.out
+    assert out is not None
+    return out, _probabilities(attended.pattern, query.dtype) if weights else None
+
+
+def _probabilities(pattern: Pattern, dtype: torch.dtype) -> Tensor:
+    try:
+        return pattern.to_dense().to(dtype)
+    except UnsupportedError as refusal:
+        raise _too_large(pattern) from refusal
+    except ValueError as refusal:  # a size is refused as a ShapeError or SpecError, both of them ValueErrors
+        raise _too_large(pattern) from refusal
+
+
+def _too_large(pattern: Pattern) -> UnsupportedError:
+    b, h, t, s = pattern.shape
+    return UnsupportedError(
+        sentence(
+            "output_attentions",
+            f"the weights of one layer would be [B={b},H={h},T={t},S={s}], {b * h * t * s * 4 / 2**30:.1f} GiB",
+            "whole patterns are only given up to the size that Pattern.to_dense allows",
+            todo="Ask for what you need of them with hw.observe(model, hw.Entropy(), hw.TopKeys(8), ...), in O(T) memory.",
+        )
+    )
+
+
+def _refuse_unknown(module: nn.Module, kwargs: dict[str, Any]) -> None:
+    for name, value in kwargs.items():
+        if value is not None and name not in HARMLESS:
+            raise UnsupportedError(
+                sentence(
+                    type(module).__name__,
+                    f"the keyword {name!r} reached the attention function",
+                    "a keyword that may change the result is applied or refused, never ignored, and this one is not known",
+                    todo="Leave it out, or hw.restore(model) to run the model as before.",
+                )
+            )
+
+
+def _one_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Learned queries come with a batch of 1 beside keys of many: expanded, as a matrix product would broadcast them."""
+    b = max(query.shape[0], key.shape[0], value.shape[0])
+    q, k, v = (t.expand(b, -1, -1, -1) if t.shape[0] == 1 and b != 1 else t for t in (query, key, value))
+    if not q.dtype == k.dtype == v.dtype:
+        common = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
+        q, k, v = q.to(common), k.to(common), v.to(common)
+    return q, k, v
+
+
+def _sinks_a_head(module: nn.Module, sinks: Tensor | None) -> Tensor | None:
+    if sinks is None or sinks.dim() == 1:
+        return sinks
+    raise UnsupportedError(
+        sentence(
+            type(module).__name__,
+            f"its sinks are {list(sinks.shape)}, one a token",
+            "hw.attention has one sink a head, [H]",
+            todo="hw.restore(model) runs the model as before.",
+        )
+    )
+
+
+def _with_choice(
+    mask: Mask | None, module: nn.Module, query: Tensor, indices: Tensor | None, block_indices: Tensor | None
+) -> Mask | None:
+    """Adds the keys that a sparse layer chose: a rule over the sorted choice, never a T x S tensor."""
+    try:
+        chosen = chosen_cells(module, indices, block_indices)
+    except ValueError:
+        raise UnsupportedError(
+            sentence(
+                type(module).__name__,
+                "it chooses blocks of keys and does not say how large a block is",
+                "a choice of blocks is applied exactly or refused",
+            )
+        ) from None
+    if chosen is None:
+        return mask
+    ordered, size = chosen[0].long().sort(-1).values, chosen[1]
+    share = query.shape[1] // ordered.shape[1]
+
+    def is_chosen(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        choice = ordered[b, h // share, i].squeeze(-2)  # [b, h, n, k]: b, h, i have one key axis of size 1
+        wanted = (j // size).expand(*choice.shape[:-1], j.shape[-1]).contiguous()
+        at = torch.searchsorted(choice.contiguous(), wanted).clamp(max=choice.shape[-1] - 1)
+        return choice.gather(-1, at) == wanted
+
+    rule = Rule(is_chosen)
+    return rule if mask is None else mask & rule
+
+
+def _with_packing(
+    mask: Mask | None, query: Tensor, key: Tensor, of_queries: Tensor | None, of_keys: Tensor | None
+) -> Mask | None:
+    """Keeps packed sequences apart where the call names their bounds and the mask does not hold them already."""
+    if of_queries is None or query.shape[0] != 1 or (mask is not None and any(isinstance(p, Documents) for p in mask.parts())):
+        return mask
+    of_keys = of_queries if of_keys is None else of_keys
+    if int(of_queries[-1]) != query.shape[2] or int(of_keys[-1]) != key.shape[2] or len(of_queries) <= 2:
+        return mask  # the bounds are those of a larger whole that the model has cut up itself
+    documents = Documents.from_offsets(of_queries, of_keys)
+    return documents if mask is None else mask & documents
+
+
+def _weights_wanted(kwargs: dict[str, Any]) -> bool:
+    """Whether somebody will keep the probabilities that a module returns.
+
+    Newer models collect them with hooks that read a collector in a context variable; older ones hand a flag down, and
+    some of these keep it in the calling forward without passing it on.
+    """
+    if kwargs.get("output_attentions"):
+        return True
+    collector = transformers("use", "utils.output_capturing")._active_collector.get()
+    if collector is not None and any("attentions" in key for key in collector):
+        return True
+    caller = sys._getframe(2)
+    return "output_attentions" in caller.f_code.co_varnames and caller.f_locals.get("output_attentions") is True

@@ -1,0 +1,183 @@
+"""Which modules of a model are attention, read from what their code does.
+
+A *site* is a module whose forward asks transformers' attention interface for the function to run. A *stray* is a
+module that forms an attention pattern of its own beside the interface; a model with strays is refused, because half of
+it would go unseen.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from types import CodeType, FunctionType
+from typing import Any
+
+from torch import nn
+
+from headwise.errors import SpecError, UnsupportedError, sentence
+from headwise.models.families import LEFT_ALONE, UNSAYABLE
+
+__all__ = ["find_sites", "refuse_if_outside", "resolve_sites", "sites"]
+
+_SOFTMAX = frozenset({"softmax", "scaled_dot_product_attention"})
+_ATTENTION = re.compile(r"att(ention|n)", re.IGNORECASE)
+
+
+@functools.cache
+def _names_reached(cls: type[nn.Module]) -> frozenset[str]:
+    """Every global and attribute name in a class's forward, in the methods it calls and its module's functions."""
+    names: set[str] = set()
+    done: set[CodeType] = set()
+    todo: list[Any] = [cls.forward]
+    while todo:
+        fn = inspect.unwrap(todo.pop())
+        code = getattr(fn, "__code__", None)
+        if code is None or code in done:
+            continue
+        codes = [code]
+        while codes:
+            code = codes.pop()
+            done.add(code)
+            codes += [const for const in code.co_consts if isinstance(const, CodeType)]
+            names |= set(code.co_names)
+            todo += _functions_named(cls, fn, code.co_names)
+    return frozenset(names)
+
+
+def _functions_named(cls: type, fn: Any, names: tuple[str, ...]) -> list[FunctionType]:
+    """The methods of the class and the functions beside it that a piece of code can mean by its names."""
+    found = []
+    for name in names:
+        method = inspect.getattr_static(cls, name, None)
+        method = method.__func__ if isinstance(method, (staticmethod, classmethod)) else method
+        beside = fn.__globals__.get(name)
+        if isinstance(method, FunctionType):
+            found.append(method)
+        if isinstance(beside, FunctionType) and beside.__module__ == fn.__module__:
+            found.append(beside)
+    return found
+
+
+@functools.cache
+def _is_site(cls: type[nn.Module]) -> bool:
+    return "ALL_ATTENTION_FUNCTIONS" in _names_reached(cls)
+
+
+def _is_stray(module: nn.Module, holder: nn.Module | None) -> bool:
+    """Whether a module forms an attention pattern of its own, outside of the interface."""
+    cls = type(module)
+    if LEFT_ALONE.search(cls.__name__) or (holder is not None and LEFT_ALONE.search(type(holder).__name__)):
+        return False
+    if isinstance(module, nn.MultiheadAttention):
+        return True
+    if not _ATTENTION.search(cls.__name__):
+        return False
+    own_softmax = any(isinstance(child, (nn.Softmax, nn.LogSoftmax)) for child in module.children())
+    return own_softmax or bool(_names_reached(cls) & _SOFTMAX)
+
+
+def find_sites(model: nn.Module) -> dict[str, nn.Module]:
+    """The sites of a model by name, in the order of ``named_modules()``."""
+    return {name: module for name, module in model.named_modules() if _is_site(type(module))}
+
+
+def sites(model: nn.Module) -> list[str]:
+    """Names the attention modules of a transformers model that headwise can run and watch.
+
+    Args:
+        model: a transformers model, in use or not.
+
+    Returns:
+        Names as ``model.named_modules()`` gives them; wherever a `layer` is asked for, a name or its index here will do.
+
+    Raises:
+        UnsupportedError: some or all of the model's attention does not go through transformers' attention interface.
+
+    Example:
+        >>> import headwise as hw
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> hw.sites(GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=16, n_positions=8)))
+        ['transformer.h.0.attn', 'transformer.h.1.attn']
+    """
+    refuse_if_outside("sites", model)
+    return list(find_sites(model))
+
+
+def _strays(model: nn.Module) -> list[str]:
+    found = []
+    modules = dict(model.named_modules())
+    for name, module in modules.items():
+        if not _is_site(type(module)) and _is_stray(module, modules.get(name.rpartition(".")[0])):
+            found.append(f"{name} ({type(module).__name__})")
+    return found
+
+
+def refuse_if_outside(who: str, model: nn.Module) -> None:
+    """Raises UnsupportedError unless all attention of a model goes through transformers' attention interface.
+
+    Args:
+        who: the function that asks, for the message.
+        model: any module.
+    """
+    kind = type(model).__name__
+    found, strays = find_sites(model), _strays(model)
+    if not found:
+        about = (
+            f"its attention is {strays[0]}" if strays else "none of its modules asks the interface for an attention function"
+        )
+        raise UnsupportedError(
+            sentence(
+                who,
+                f"{kind} does not go through transformers' attention interface",
+                about,
+                todo="The model is unchanged. Models on torch's own attention op run inside hw.everywhere().",
+            )
+        )
+    if strays:
+        more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
+        raise UnsupportedError(
+            sentence(
+                who,
+                f"{kind} has attention outside of transformers' attention interface: {strays[0]}{more}",
+                f"its other {len(found)} attention modules would be used and these not",
+                todo="The model is unchanged. Use a part of it that goes through the interface, as model.get_decoder().",
+            )
+        )
+    for module in model.modules():
+        reason = UNSAYABLE.get(getattr(getattr(module, "config", None), "model_type", None) or "")
+        if reason:
+            raise UnsupportedError(sentence(who, f"{kind} cannot be run exactly", reason, todo="The model is unchanged."))
+
+
+def resolve_sites(who: str, names: list[str], wanted: Any) -> list[str]:
+    """Turns a choice of sites, by name or index, into names.
+
+    Args:
+        who: the function that asks, for the message.
+        names: all sites of the model.
+        wanted: None = all; else names and indices.
+
+    Raises:
+        SpecError: a name or index that the model does not have.
+    """
+    if wanted is None:
+        return list(names)
+    if isinstance(wanted, (str, int)):
+        wanted = [wanted]
+    chosen = []
+    for site in wanted:
+        if isinstance(site, int) and not isinstance(site, bool) and -len(names) <= site < len(names):
+            site = names[site]
+        if site not in names:
+            some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+            raise SpecError(
+                sentence(
+                    who,
+                    f"there is no site {site!r}",
+                    f"the model has {len(names)} sites, named or numbered 0 to {len(names) - 1}: {some}",
+                    todo="hw.sites(model) lists them.",
+                )
+            )
+        chosen.append(site)
+    return chosen

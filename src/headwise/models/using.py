@@ -1,0 +1,135 @@
+"""Putting a model on headwise in place, and back."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from torch import nn
+
+from headwise.errors import SpecError, sentence
+from headwise.models.library import transformers
+from headwise.models.register import NAME, register
+from headwise.models.sites import find_sites, refuse_if_outside
+
+__all__ = ["in_use", "restore", "use"]
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+class _Record:
+    """What a config said before, and which models put it on headwise; models may share a config."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.before: str | None = config._attn_implementation_internal
+        self.users: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+
+#: By id; a record holds its config, so an id is never that of another one.
+_records: dict[int, _Record] = {}
+_lock = threading.RLock()
+
+
+def _configs(model: nn.Module) -> Iterator[Any]:
+    """Every config of a model that says how attention runs: those of its parts and those nested in them."""
+    kind = transformers("use").PreTrainedConfig
+    seen: set[int] = set()
+    todo = [config for part in model.modules() if isinstance(config := getattr(part, "config", None), kind)]
+    while todo:
+        config = todo.pop()
+        if id(config) in seen:
+            continue
+        seen.add(id(config))
+        yield config
+        nested = [getattr(config, name, None) for name in getattr(config, "sub_configs", {})]
+        todo += [part for part in nested if isinstance(part, kind)]
+
+
+def use(model: Model) -> Model:
+    """Lets a transformers model run its attention through headwise, in place.
+
+    The weights, the modules and their hooks stay as they are; what changes is which function the model's attention
+    modules call, and the mask they are given. Doing it again changes nothing.
+
+    Args:
+        model: a transformers model (``PreTrainedModel``), or a part of one.
+
+    Returns:
+        The same model.
+
+    Raises:
+        UnsupportedError: some or all of its attention does not go through transformers' attention interface. The model
+            is unchanged then.
+        UnavailableError: transformers is not installed.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=16, n_positions=8)).eval()
+        >>> before = model(torch.arange(6)[None]).logits
+        >>> after = hw.use(model)(torch.arange(6)[None]).logits
+        >>> torch.allclose(before, after, atol=1e-5)
+        True
+    """
+    if not isinstance(model, nn.Module):
+        raise SpecError(sentence("use", f"got a {type(model).__name__}", "use takes a transformers model"))
+    register()
+    refuse_if_outside("use", model)
+    with _lock:
+        for config in _configs(model):
+            record = _records.get(id(config))
+            if record is None:
+                if config._attn_implementation_internal == NAME:
+                    continue  # loaded or copied with our name: there is nothing to go back to
+                record = _records[id(config)] = _Record(config)
+            record.users.add(model)
+            config._attn_implementation_internal = NAME
+    return model
+
+
+def restore(model: Model) -> Model:
+    """Takes a model off headwise again: each of its configs says what it said before.
+
+    Args:
+        model: a model; one that is not in use stays as it is.
+
+    Returns:
+        The same model.
+
+    Example:
+        >>> import headwise as hw
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=16, n_positions=8))
+        >>> before = model.config._attn_implementation
+        >>> hw.restore(hw.use(model)).config._attn_implementation == before
+        True
+    """
+    if not in_use(model):
+        return model
+    with _lock:
+        for config in _configs(model):
+            record = _records.get(id(config))
+            if record is None:
+                if config._attn_implementation_internal == NAME:
+                    config._attn_implementation_internal = "sdpa" if _fused_by_default(model) else "eager"
+                continue
+            record.users.discard(model)
+            if not record.users:
+                config._attn_implementation_internal = record.before
+                del _records[id(config)]
+    return model
+
+
+def _fused_by_default(model: nn.Module) -> bool:
+    """What transformers would have chosen for a model that was loaded or copied with our name."""
+    return all(bool(getattr(part, "_supports_sdpa", True)) for part in model.modules())
+
+
+def in_use(model: nn.Module) -> bool:
+    """Whether all attention of a model runs through headwise now."""
+    found = [getattr(site, "config", None) for site in find_sites(model).values()]
+    configs = [config for config in found if config is not None]
+    return bool(configs) and all(getattr(config, "_attn_implementation", None) == NAME for config in configs)
