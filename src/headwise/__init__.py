@@ -1,0 +1,117 @@
+"""headwise: multi-head attention whose pattern can be asked for anything and is never stored.
+
+attention()  the output alone
+attend()     the output, and answers about the pattern
+Pattern      the T x S pattern as a lazy object: index it, zoom it, reduce it
+observe()    the same questions asked of every head of a whole model while it runs
+"""
+
+from typing import Any
+
+from headwise import spec
+from headwise.errors import HeadwiseError, ShapeError, SpecError, UnavailableError, UnsupportedError
+from headwise.observers import (
+    Contribution,
+    Crop,
+    Entropy,
+    LogSumExp,
+    Map,
+    MassOn,
+    MassWhere,
+    MaxLogit,
+    Offsets,
+    Received,
+    Segments,
+    TopKeys,
+)
+from headwise.ops import attend, attention, explain
+from headwise.pattern import Pattern
+from headwise.spec import (
+    Alibi,
+    Bias,
+    Blocks,
+    Causal,
+    Chunks,
+    Dense,
+    Documents,
+    Padding,
+    Prefix,
+    RelativeBias,
+    Rule,
+    ScoreRule,
+    SoftCap,
+    Window,
+)
+
+__version__ = "0.1.0"
+
+# Loaded on first use: `import headwise` costs torch and nothing else heavy.
+_LATER = {
+    "MultiHeadAttention": "headwise.nn",
+    "everywhere": "headwise.models",
+    "load": "headwise.models",
+    "observe": "headwise.models",
+    "restore": "headwise.models",
+    "sites": "headwise.models",
+    "trace": "headwise.models",
+    "use": "headwise.models",
+}
+
+__all__ = [
+    "Alibi",
+    "Bias",
+    "Blocks",
+    "Causal",
+    "Chunks",
+    "Contribution",
+    "Crop",
+    "Dense",
+    "Documents",
+    "Entropy",
+    "HeadwiseError",
+    "LogSumExp",
+    "Map",
+    "MassOn",
+    "MassWhere",
+    "MaxLogit",
+    "MultiHeadAttention",
+    "Offsets",
+    "Padding",
+    "Pattern",
+    "Prefix",
+    "Received",
+    "RelativeBias",
+    "Rule",
+    "ScoreRule",
+    "Segments",
+    "ShapeError",
+    "SoftCap",
+    "SpecError",
+    "TopKeys",
+    "UnavailableError",
+    "UnsupportedError",
+    "Window",
+    "attend",
+    "attention",
+    "everywhere",
+    "explain",
+    "load",
+    "observe",
+    "restore",
+    "sites",
+    "spec",
+    "trace",
+    "use",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'headwise' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,84 @@
+"""The backends in the order in which they are tried, and the choice among them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from headwise.backends.blocked import Blocked, survey
+from headwise.backends.protocol import Backend, Result, RowFacts, Tangents
+from headwise.backends.reference import Reference
+from headwise.backends.sdpa import Sdpa
+from headwise.errors import SpecError, UnavailableError, UnsupportedError, sentence
+from headwise.plan import Plan
+
+__all__ = ["Backend", "Blocked", "Reference", "Result", "RowFacts", "Tangents", "all_reasons", "choose", "survey"]
+
+# The first that does not refuse computes the output: the fastest first, the definition last.
+TABLE: tuple[Backend, ...] = (Sdpa(), Blocked(), Reference())
+RESERVED = {
+    "native": "the native CPU kernels are not part of this version",
+    "flex": "the flex backend does not exist yet",
+    "triton": "the triton backend does not exist yet",
+}
+
+
+def choose(who: str, plan: Plan, wanted: Any) -> Backend:
+    """The backend for a plan: the one that is named, or else the first in the table that does not refuse.
+
+    Raises:
+        SpecError: there is no backend of that name.
+        UnavailableError: the name is reserved.
+        UnsupportedError: the named backend refuses; it never falls back.
+    """
+    if wanted is not None:
+        return _named(who, plan, wanted)
+    for position, backend in enumerate(TABLE):
+        if backend.refuse(plan) is None:
+            if position == len(TABLE) - 1:
+                _warn(who, plan)
+            return backend
+    raise AssertionError("the reference backend refuses nothing")
+
+
+def all_reasons(plan: Plan) -> dict[str, str]:
+    """What every backend says of a plan."""
+    said = {name: why for name, why in RESERVED.items() if name == "native"}
+    for backend in TABLE:
+        said[backend.name] = backend.refuse(plan) or "can run"
+    return said | {name: why for name, why in RESERVED.items() if name != "native"}
+
+
+def _named(who: str, plan: Plan, wanted: Any) -> Backend:
+    backend = wanted
+    if isinstance(wanted, str):
+        if wanted in RESERVED:
+            raise UnavailableError(sentence(who, f"backend {wanted!r} is not available", RESERVED[wanted]))
+        by_name = {backend.name: backend for backend in TABLE}
+        if wanted not in by_name:
+            raise SpecError(sentence(who, f"there is no backend {wanted!r}", f"there are {', '.join(by_name)}"))
+        backend = by_name[wanted]
+    elif isinstance(wanted, type) or not isinstance(wanted, Backend):
+        raise SpecError(
+            sentence(who, f"backend is {wanted!r}", "a backend is a name or an object with name, refuse, forward, backward")
+        )
+    reason = backend.refuse(plan)
+    if reason is not None:
+        raise UnsupportedError(sentence(who, f"backend {backend.name!r} refuses", reason), {backend.name: reason})
+    return backend
+
+
+_warned: set[str] = set()
+
+
+def _warn(who: str, plan: Plan) -> None:
+    """Says once for each reason that the pattern will be formed in full."""
+    reason = TABLE[-2].refuse(plan) or ""
+    if reason in _warned:
+        return
+    _warned.add(reason)
+    warnings.warn(
+        sentence(who, "the reference backend runs, which forms the whole T x S pattern", f"{TABLE[-2].name} refuses: {reason}"),
+        RuntimeWarning,
+        stacklevel=4,
+    )

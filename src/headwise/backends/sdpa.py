@@ -1,0 +1,155 @@
+"""torch's fused CPU kernel, where it computes exactly the plan and never forms the T x S pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.backends.protocol import Result, Tangents
+from headwise.plan import Plan
+from headwise.products import all_finite
+
+__all__ = ["Sdpa"]
+
+_OP = "_scaled_dot_product_flash_attention_for_cpu"
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Batch rows and queries that see one stretch of keys: all of it, or in a triangle from its first key on."""
+
+    batch: slice
+    rows: slice
+    keys: slice
+    triangle: bool
+
+
+class Sdpa:
+    """The kernel behind ``torch.nn.functional.scaled_dot_product_attention`` on CPU, called by its own name.
+
+    Called so, it cannot silently become torch's unfused form, which allocates T x S. A mask is honoured where it leaves
+    each batch row one rectangle or one triangle of cells (no mask, causal, left or right padding, a decoding step);
+    the call is then made on slices, without any mask tensor.
+    """
+
+    name = "sdpa"
+
+    def refuse(self, plan: Plan) -> str | None:
+        """Every reason why torch's kernel would not run, or would not be exact."""
+        spec, g = plan.spec, plan.geometry
+        if g.device.type != "cpu":
+            return f"the operands live on {g.device}, and the kernel is torch's for CPU"
+        if not hasattr(torch.ops.aten, _OP):
+            return f"torch {torch.__version__} has no fused attention kernel for CPU"
+        if spec.scores:
+            return f"{type(spec.scores[0]).__name__} changes the scores, which torch's kernel cannot do without a T x S bias"
+        if spec.sinks is not None:
+            return "torch's kernel has no sinks"
+        if spec.dropout > 0:
+            return "with dropout torch leaves its fused kernel and forms T x S"
+        if g.E != g.D:
+            return f"the value width E={g.E} differs from the key width D={g.D}, which torch's kernel does not take"
+        if 0 in (g.B, g.H, g.T, g.S):
+            return "an axis is empty"
+        if not plan.uniform_groups:
+            return "the query heads read the key heads in uneven groups (kv_heads)"
+        for name, x in (("q", plan.q), ("k", plan.k), ("v", plan.v)):
+            if x is not None and x.stride(-1) != 1:
+                return f"the last axis of {name} is not contiguous (stride {x.stride(-1)})"
+        if _pieces(plan) is None:
+            return "the mask is neither a rectangle nor a triangle of cells, so torch would need it written out, T x S"
+        if not all_finite(plan.q, plan.k, plan.v):
+            return "q, k or v holds NaN or inf, which torch's kernel turns into zeros or lets through a mask"
+        return None
+
+    def forward(self, plan: Plan) -> Result:
+        """One call of the kernel for each piece; rows outside the pieces are empty."""
+        g = plan.geometry
+        assert plan.v is not None
+        pieces = _pieces(plan)
+        assert pieces is not None
+        if len(pieces) == 1 and pieces[0].batch == slice(0, g.B) and pieces[0].rows == slice(0, g.T):
+            out, lse = self._call(plan, pieces[0])
+            return Result(out, lse, None)
+        out = plan.q.new_zeros((g.B, g.H, g.T, g.E))
+        lse = torch.full((g.B, g.H, g.T), float("-inf"), dtype=plan.dtype)
+        for piece in pieces:
+            at = (piece.batch, slice(None), piece.rows)
+            out[at], lse[at] = self._call(plan, piece)
+        return Result(out, lse, None)
+
+    def _call(self, plan: Plan, piece: _Piece) -> tuple[Tensor, Tensor]:
+        q, k, v = _operands(plan, piece)
+        out, lse = getattr(torch.ops.aten, _OP)(q, k, v, 0.0, piece.triangle, scale=plan.scale)
+        return out, lse
+
+    def backward(
+        self, plan: Plan, result: Result, grad_out: Tensor | None, grad_lse: Tensor | None, needs: Sequence[bool]
+    ) -> Tangents:
+        """torch's own backward kernel, piece by piece; it knows no gradient of lse, so none comes here."""
+        assert plan.v is not None and grad_out is not None and grad_lse is None
+        pieces = _pieces(plan)
+        assert pieces is not None
+        q, k, v = torch.zeros_like(plan.q), torch.zeros_like(plan.k), torch.zeros_like(plan.v)
+        backward = getattr(torch.ops.aten, _OP + "_backward")
+        for piece in pieces:
+            rows, keys = (piece.batch, slice(None), piece.rows), (piece.batch, slice(None), piece.keys)
+            found = backward(
+                grad_out[rows].contiguous(),
+                *_operands(plan, piece),
+                result.out[rows],
+                result.lse[rows],
+                0.0,
+                piece.triangle,
+                scale=plan.scale,
+            )
+            q[rows], k[keys], v[keys] = found
+        return Tangents(*(g if need else None for g, need in zip((q, k, v), needs, strict=False)), parameters=())
+
+
+def _operands(plan: Plan, piece: _Piece) -> tuple[Tensor, Tensor, Tensor]:
+    assert plan.v is not None
+    rows, keys = (piece.batch, slice(None), piece.rows), (piece.batch, slice(None), piece.keys)
+    return plan.q[rows], plan.k[keys], plan.v[keys]
+
+
+def _pieces(plan: Plan) -> list[_Piece] | None:
+    """The mask as one rectangle or triangle a batch row (all rows at once where they agree); None where it is not."""
+    g = plan.geometry
+    if plan.spec.mask is None:
+        return [_Piece(slice(0, g.B), slice(0, g.T), slice(0, g.S), False)]
+    if not plan.intervals.exact:
+        return None
+    lo, hi = plan.intervals.bounds(slice(0, g.B), slice(0, g.T))
+    if lo.shape[-1] != 1:
+        return None
+    lo, hi = lo[..., 0], hi[..., 0]
+    pieces = []
+    for b in range(lo.shape[0]):
+        batch = slice(0, g.B) if lo.shape[0] == 1 else slice(b, b + 1)
+        found = _piece(batch, lo[b], hi[b])
+        if found is None:
+            return None
+        pieces += found
+    return pieces
+
+
+def _piece(batch: slice, lo: Tensor, hi: Tensor) -> list[_Piece] | None:
+    """The piece of one batch row from its runs lo, hi [T]; [] where no row sees a key."""
+    alive = (lo < hi).nonzero()[:, 0]
+    if len(alive) == 0:
+        return []
+    first, last = int(alive[0]), int(alive[-1])
+    rows = slice(first, last + 1)
+    start = int(lo[first])
+    if len(alive) != last - first + 1 or bool((lo[rows] != start).any()):
+        return None
+    reach = hi[rows] - start
+    if bool((reach == reach[0]).all()):
+        return [_Piece(batch, rows, slice(start, start + int(reach[0])), False)]
+    if bool((reach == torch.arange(1, len(reach) + 1, device=reach.device)).all()):
+        return [_Piece(batch, rows, slice(start, start + len(reach)), True)]
+    return None

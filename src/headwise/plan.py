@@ -1,0 +1,270 @@
+"""From what was asked to what is done: every check of a call's operands, every default, every lowering, once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.observers import Observer, named
+from headwise.spec import AttentionSpec, Cells, Geometry, Intervals, Mask, Rules
+from headwise.spec.dropout import draw_seed
+
+__all__ = ["Chunk", "Plan", "make_plan"]
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Batch rows and query heads that are worked on together; their key/value heads are one slice.
+
+    Attributes:
+        batch: batch rows.
+        heads: query heads.
+        kv: the key/value heads they read, each read by ``group`` consecutive query heads.
+        group: query heads a key/value head.
+    """
+
+    batch: slice
+    heads: slice
+    kv: slice
+    group: int
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A checked call: operands, options with their defaults filled in, and the mask as intervals.
+
+    Attributes:
+        q, k: queries [B, H, T, D] and keys [B, Hk, S, D].
+        v: values [B, Hk, S, E], or None for a bare pattern.
+        spec: the options as given.
+        geometry: sizes and positions.
+        scale: the factor on q.k.
+        kv_heads: the key/value head of each query head.
+        seed: of the dropped cells; None without dropout.
+        observers: the questions by the key of their answer.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor | None
+    spec: AttentionSpec
+    geometry: Geometry
+    scale: float
+    kv_heads: tuple[int, ...]
+    seed: int | None
+    observers: dict[str, Any]
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """The mask as runs of keys."""
+        if self.spec.mask is None:
+            return Intervals.everything(self.geometry)
+        return self.spec.mask.intervals(self.geometry)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What is computed in: float64 for float64 operands, else float32."""
+        return torch.float64 if self.q.dtype == torch.float64 else torch.float32
+
+    @property
+    def uniform_groups(self) -> bool:
+        """Whether query head h reads key/value head h // G."""
+        group = self.geometry.H // self.geometry.Hk if self.geometry.Hk else 0
+        return self.geometry.H == group * self.geometry.Hk and all(kv == h // group for h, kv in enumerate(self.kv_heads))
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """Tensors besides q, k, v that may carry a gradient through the backend: score rules' in order, then sinks."""
+        found = [p for p in (rule.parameter() for rule in self.spec.scores) if p is not None]
+        return tuple(found) + (() if self.spec.sinks is None else (self.spec.sinks,))
+
+    def rebind(self, q: Tensor, k: Tensor, v: Tensor | None, parameters: Sequence[Tensor]) -> Plan:
+        """The same plan over other tensors of the same shapes; parameters as ``parameters`` orders them."""
+        left = list(parameters)
+        scores = tuple(
+            rule if rule.parameter() is None else rule.with_parameter(left.pop(0)) for rule in self.spec.scores
+        )
+        sinks = None if self.spec.sinks is None else left.pop(0)
+        plan = replace(self, q=q, k=k, v=v, spec=replace(self.spec, scores=scores, sinks=sinks))
+        if "intervals" in self.__dict__:
+            plan.__dict__["intervals"] = self.intervals
+        return plan
+
+    def asking(self, observers: dict[str, Any]) -> Plan:
+        """The same plan with other questions."""
+        plan = replace(self, observers=observers)
+        if "intervals" in self.__dict__:
+            plan.__dict__["intervals"] = self.intervals
+        return plan
+
+    def tensors(self) -> list[Tensor]:
+        """Every tensor that the pattern depends on, and its values."""
+        found = [self.q, self.k] + ([] if self.v is None else [self.v])
+        found += self.parameters
+        found += [] if self.spec.mask is None else self.spec.mask.tensors()
+        found += [self.geometry.q_start] if isinstance(self.geometry.q_start, Tensor) else []
+        return found
+
+    def apply_rules(self, score: Tensor, cells: Cells) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """The score rules, in order.
+
+        Args:
+            score: ``q.k * scale`` [b, h, n, m].
+            cells: where it lies.
+
+        Returns:
+            The scores after the rules, the cells that a rule hid (bool, or None), and the scores before each rule.
+        """
+        hidden, before = None, []
+        for rule in self.spec.scores:
+            before.append(score)
+            score = rule.apply(score, cells)
+            gone = rule.hidden(cells)
+            if gone is not None:
+                hidden = gone if hidden is None else hidden | gone
+        return score, hidden, before
+
+
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def make_plan(
+    who: str, q: Tensor, k: Tensor, v: Tensor | None, spec: AttentionSpec, observe: Sequence[Any] = ()
+) -> Plan:
+    """Checks a call and fills in its defaults.
+
+    Raises:
+        ShapeError: shapes, dtypes or devices disagree.
+        SpecError: an option has no meaning.
+    """
+    _check_operands(who, q, k, v)
+    shapes = _shapes(q, k, v)
+    (B, H, T, D), (_, Hk, S, _) = q.shape, k.shape
+    E = D if v is None else v.shape[-1]
+    kv_heads = _kv_heads(who, spec.kv_heads, H, Hk, shapes)
+    q_start = _q_start(who, spec.q_start, B, T, S, q.device, shapes)
+    geometry = Geometry(B, H, Hk, T, S, D, E, q_start, q.device)
+    scale = _scale(who, spec.scale, D)
+    _check_options(who, spec, geometry, shapes)
+    observers = named(observe)
+    for observer in observers.values():
+        if isinstance(observer, Observer):
+            observer.check(geometry, v is not None)
+    seed = draw_seed() if spec.dropout > 0 else None
+    return Plan(q, k, v, spec, geometry, scale, kv_heads, seed, observers)
+
+
+def _shapes(q: Tensor, k: Tensor, v: Tensor | None) -> str:
+    shown = [axes("q", q, "B H T D"), axes("k", k, "B Hk S D")]
+    return ", ".join(shown + ([] if v is None else [axes("v", v, "B Hk S E")]))
+
+
+def _check_operands(who: str, q: Tensor, k: Tensor, v: Tensor | None) -> None:
+    operands = {"q": q, "k": k} | ({} if v is None else {"v": v})
+    for name, x in operands.items():
+        if not isinstance(x, Tensor):
+            raise SpecError(sentence(who, f"{name} is a {type(x).__name__}", "q, k and v are torch tensors"))
+        if x.dim() != 4:
+            letters = "B,H,T,D" if name == "q" else "B,Hk,S," + ("D" if name == "k" else "E")
+            raise ShapeError(
+                sentence(who, f"{name} has {x.dim()} axes", f"it is [{letters}]", axes(name, x, ""), "Add the missing axis with unsqueeze, or view the heads out of the model width.")
+            )
+    shapes = _shapes(q, k, v)
+    for name, x in operands.items():
+        if x.dtype not in _FLOATS:
+            raise ShapeError(sentence(who, f"{name} is {x.dtype}", "q, k and v are float16, bfloat16, float32 or float64", shapes))
+        if x.dtype != q.dtype:
+            raise ShapeError(sentence(who, f"{name} is {x.dtype}, q is {q.dtype}", "q, k and v share one dtype", shapes, f"Cast with {name}.to(q.dtype)."))
+        if x.device != q.device:
+            raise ShapeError(sentence(who, f"{name} is on {x.device}, q on {q.device}", "all operands live on one device", shapes))
+        if x.shape[0] != q.shape[0]:
+            raise ShapeError(sentence(who, f"{name} has batch {x.shape[0]}, q has {q.shape[0]}", "q, k and v share the batch", shapes, f"Expand with {name}.expand(B, -1, -1, -1); strides are free, nothing is copied."))
+    if k.shape[-1] != q.shape[-1]:
+        raise ShapeError(sentence(who, f"k has width {k.shape[-1]}, q has {q.shape[-1]}", "queries and keys share the width D", shapes))
+    if q.shape[-1] == 0:
+        raise ShapeError(sentence(who, "q and k have width 0", "a head needs a width D of at least 1", shapes))
+    if v is not None and v.shape[1:3] != k.shape[1:3]:
+        raise ShapeError(sentence(who, f"v has {v.shape[1]} heads and {v.shape[2]} keys, k has {k.shape[1]} and {k.shape[2]}", "every key has one value", shapes))
+
+
+def _kv_heads(who: str, given: Any, H: int, Hk: int, shapes: str) -> tuple[int, ...]:
+    if given is None:
+        if Hk == 0 and H == 0:
+            return ()
+        if Hk == 0 or H % Hk:
+            good = [n for n in range(1, H + 1) if H % n == 0]
+            listed = " or ".join([", ".join(map(str, good[:-1])), str(good[-1])] if len(good) > 1 else map(str, good))
+            raise ShapeError(
+                sentence(who, f"k has {Hk} heads, q has {H}", "the key heads must divide the query heads", shapes, f"Use {listed} key heads, or say with kv_heads which key head each query head reads.")
+            )
+        return tuple(h // (H // Hk) for h in range(H))
+    try:
+        heads = tuple(int(n) for n in given)
+    except (TypeError, ValueError):
+        raise SpecError(sentence(who, f"kv_heads is {given!r}", f"it is a list of H={H} ints")) from None
+    if len(heads) != H or not all(0 <= n < Hk for n in heads):
+        raise SpecError(
+            sentence(who, f"kv_heads is {list(heads)}", f"it names, for each of the H={H} query heads, a key/value head 0 to {Hk - 1}", shapes)
+        )
+    return heads
+
+
+def _q_start(who: str, given: Any, B: int, T: int, S: int, device: torch.device, shapes: str) -> int | Tensor:
+    if given is None:
+        return S - T
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    good = isinstance(given, Tensor) and not given.is_floating_point() and given.dtype != torch.bool
+    if not good or tuple(given.shape) not in ((), (B,)):
+        shown = axes("q_start", given, "B") if isinstance(given, Tensor) else f"q_start is {given!r}"
+        raise SpecError(sentence(who, shown, f"q_start is an int or an integer tensor [B={B}]", shapes))
+    if given.dim() == 0:
+        return int(given)
+    if given.device != device:
+        raise ShapeError(sentence(who, f"q_start is on {given.device}, q on {device}", "all operands live on one device", shapes))
+    return given.to(torch.int64)
+
+
+def _scale(who: str, given: Any, D: int) -> float:
+    if given is None:
+        return 1.0 / math.sqrt(D)
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not math.isfinite(given):
+        raise SpecError(sentence(who, f"scale is {given!r}", "it is a finite number, or None for 1/sqrt(D)"))
+    return float(given)
+
+
+def _check_options(who: str, spec: AttentionSpec, geometry: Geometry, shapes: str) -> None:
+    if spec.mask is not None and not isinstance(spec.mask, Mask):
+        shown = f"a {spec.mask.dtype} tensor" if isinstance(spec.mask, Tensor) else repr(spec.mask)
+        todo = "Wrap a bool keep-mask (True = may attend) in hw.Dense(keep); a float mask that is added goes in scores=(hw.Bias(tensor),)."
+        raise SpecError(sentence(who, f"mask is {shown}", "a mask is one of headwise's masks", todo=todo))
+    if isinstance(spec.scores, Rules) or not all(isinstance(rule, Rules) for rule in spec.scores):
+        raise SpecError(sentence(who, f"scores is {spec.scores!r}", "scores is a sequence of score rules", todo="Write scores=(hw.SoftCap(30.0),)."))
+    for part in ([] if spec.mask is None else [spec.mask]) + list(spec.scores):
+        part.check(geometry)
+    if isinstance(spec.dropout, bool) or not isinstance(spec.dropout, (int, float)) or not 0 <= spec.dropout < 1:
+        raise SpecError(sentence(who, f"dropout is {spec.dropout!r}", "it is a probability, 0 or more and below 1"))
+    B, H, T = geometry.B, geometry.H, geometry.T
+    options = (("sinks", spec.sinks, ((H,),)), ("gate", spec.gate, ((H,), (B, H), (B, H, T))))
+    for name, value, allowed in options:
+        if value is None:
+            continue
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            found = value.dtype if isinstance(value, Tensor) else type(value).__name__
+            raise SpecError(sentence(who, f"{name} is {found}", f"{name} is a float tensor"))
+        if tuple(value.shape) not in allowed:
+            rule = f"it is {' or '.join(str(list(shape)) for shape in allowed)}"
+            raise ShapeError(sentence(who, f"{name} does not fit the call", rule, axes(name, value, "B H T"[: 2 * value.dim() - 1]) + ", " + shapes))
+    held = [("the mask", t) for t in (spec.mask.tensors() if spec.mask else ())]
+    held += [(type(r).__name__, p) for r in spec.scores if (p := r.parameter()) is not None]
+    held += [(name, value) for name, value, _ in options if value is not None]
+    for name, tensor in held:
+        if tensor.device != geometry.device:
+            raise ShapeError(sentence(who, f"{name} holds a tensor on {tensor.device}, q is on {geometry.device}", "all operands live on one device", shapes))

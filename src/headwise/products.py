@@ -1,0 +1,49 @@
+"""Matrix products that read only what is visible: a hidden operand may hold NaN or inf and never reaches a result."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["all_finite", "finite_part", "visible_product"]
+
+
+def all_finite(*tensors: Tensor | None) -> bool:
+    """Whether no tensor holds a NaN or an infinity.
+
+    The sum of finite numbers is finite unless it overflows, so one cheap pass settles nearly every case.
+    """
+    for tensor in tensors:
+        if tensor is None or tensor.numel() == 0:
+            continue
+        plain = tensor.detach()
+        if not bool(torch.isfinite(plain.sum(dtype=torch.float32 if plain.element_size() < 4 else None))) and not bool(
+            torch.isfinite(plain).all()
+        ):
+            return False
+    return True
+
+
+def finite_part(tensor: Tensor) -> Tensor:
+    """The tensor with 0 in place of NaN and inf."""
+    return torch.where(torch.isfinite(tensor), tensor, torch.zeros((), dtype=tensor.dtype, device=tensor.device))
+
+
+def visible_product(weight: Tensor, visible: Tensor, x: Tensor) -> Tensor:
+    """``sum over visible j of weight[..., i, j] * x[..., j, :]``, as IEEE would add it, for x with NaN or inf.
+
+    Args:
+        weight: [..., n, m], 0 where hidden.
+        visible: bool [..., n, m].
+        x: [..., m, width].
+    """
+    out = weight @ finite_part(x)
+    seen = visible.to(out.dtype)
+    plus, minus = (x == float("inf")).to(out.dtype), (x == float("-inf")).to(out.dtype)
+    up, down = (weight > 0).to(out.dtype), (weight < 0).to(out.dtype)
+    rises, falls = up @ plus + down @ minus > 0, up @ minus + down @ plus > 0
+    nothing_times_inf = ((weight == 0) & visible).to(out.dtype) @ (plus + minus) > 0
+    nan = (seen @ torch.isnan(x).to(out.dtype) > 0) | (rises & falls) | nothing_times_inf
+    inf = torch.full((), float("inf"), dtype=out.dtype, device=out.device)
+    out = torch.where(rises, inf, torch.where(falls, -inf, out))
+    return torch.where(nan, torch.full_like(inf, float("nan")), out)

@@ -1,0 +1,194 @@
+"""Masks as intervals: for each query a few runs of keys [lo, hi) that hold every key it may attend to.
+
+Causal, windows, prefixes, lengths, chunks, packed documents and any ``&`` and ``|`` of them are intervals exactly. The
+bounds of a block of rows are computed when that block is reached, so a structured mask costs nothing at any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.spec.geometry import Geometry
+
+__all__ = ["MAX_RUNS", "Intervals", "runs_of_equal", "runs_of_true"]
+
+# More runs a row than this are not worth comparing one by one: only their hull is kept, and a tile asks the mask itself.
+MAX_RUNS = 32
+
+Bounds = Callable[[slice, slice], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Key intervals of every query.
+
+    Attributes:
+        bounds: ``bounds(batch, rows) -> lo, hi``, int64 [b or 1, n, K], clamped to [0, S]; ``lo >= hi`` is an empty
+            run. Runs of one row may overlap.
+        exact: True where a key is visible if and only if it lies in a run; False where the runs only hold all visible
+            keys and the mask itself has the last word.
+    """
+
+    bounds: Bounds
+    exact: bool = True
+
+    @staticmethod
+    def everything(geometry: Geometry, exact: bool = True) -> Intervals:
+        """One run [0, S) for every query."""
+        zero = torch.zeros((1, 1, 1), dtype=torch.int64, device=geometry.device)
+
+        def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
+            lo = zero.expand(1, rows.stop - rows.start, 1)
+            return lo, lo + geometry.S
+
+        return Intervals(bounds, exact)
+
+    @staticmethod
+    def between(geometry: Geometry, ends: Callable[[slice, slice], tuple[Tensor | int, Tensor | int]]) -> Intervals:
+        """One run a query from ``ends(batch, rows) -> lo, hi``, ints or tensors that broadcast to [b, n]."""
+
+        def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
+            n = rows.stop - rows.start
+            out = []
+            for end in ends(batch, rows):
+                tensor = torch.as_tensor(end, dtype=torch.int64, device=geometry.device)
+                tensor = tensor.reshape((1,) * (2 - tensor.dim()) + tuple(tensor.shape))
+                out.append(tensor.clamp(0, geometry.S).expand(tensor.shape[0], n)[..., None])
+            lo, hi = torch.broadcast_tensors(*out)
+            return lo, hi
+
+        return Intervals(bounds)
+
+    @staticmethod
+    def fixed(lo: Tensor, hi: Tensor, geometry: Geometry) -> Intervals:
+        """The same runs for every query: lo, hi int64 [B or 1, K]."""
+        lo, hi, exact = _capped(lo[:, None], hi[:, None])
+
+        def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
+            part = batch if lo.shape[0] > 1 else slice(0, 1)
+            n = rows.stop - rows.start
+            return lo[part].expand(-1, n, -1), hi[part].expand(-1, n, -1)
+
+        return Intervals(bounds, exact)
+
+    def __and__(self, other: Intervals) -> Intervals:
+        """Runs of keys that lie in both."""
+
+        def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
+            lo_a, hi_a = self.bounds(batch, rows)
+            lo_b, hi_b = other.bounds(batch, rows)
+            lo = torch.maximum(lo_a[..., :, None], lo_b[..., None, :]).flatten(-2)
+            hi = torch.minimum(hi_a[..., :, None], hi_b[..., None, :]).flatten(-2)
+            return lo, hi
+
+        return Intervals(bounds, self.exact and other.exact)
+
+    def __or__(self, other: Intervals) -> Intervals:
+        """Runs of keys that lie in either."""
+
+        def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
+            lo_a, hi_a = self.bounds(batch, rows)
+            lo_b, hi_b = other.bounds(batch, rows)
+            b = max(lo_a.shape[0], lo_b.shape[0])
+            lo = torch.cat([x.expand(b, -1, -1) for x in (lo_a, lo_b)], dim=-1)
+            hi = torch.cat([x.expand(b, -1, -1) for x in (hi_a, hi_b)], dim=-1)
+            return lo, hi
+
+        return Intervals(bounds, self.exact and other.exact)
+
+    def hull(self, batch: slice, rows: slice) -> tuple[int, int]:
+        """The smallest [start, stop) outside which no query of the block sees a key; (0, 0) where none sees any."""
+        lo, hi = self.bounds(batch, rows)
+        alive = lo < hi
+        if not bool(alive.any()):
+            return 0, 0
+        return int(lo[alive].min()), int(hi[alive].max())
+
+    def count(self, batch: slice, rows: slice) -> int:
+        """Cells inside the runs of a block, overlaps counted once, per head."""
+        lo, hi = self.bounds(batch, rows)
+        lo, order = lo.sort(dim=-1)
+        hi = hi.gather(-1, order)
+        reach = torch.cummax(hi, dim=-1).values
+        before = torch.nn.functional.pad(reach[..., :-1], (1, 0))
+        covered = (hi - torch.maximum(lo, before)).clamp(min=0)
+        return int(covered.sum()) * ((batch.stop - batch.start) if lo.shape[0] == 1 else 1)
+
+
+def _capped(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor, bool]:
+    """Replaces more than MAX_RUNS runs (last axis) by their hull; says whether the runs are still exact."""
+    if lo.shape[-1] <= MAX_RUNS:
+        return lo, hi, True
+    alive = lo < hi
+    low = torch.where(alive, lo, torch.iinfo(torch.int64).max).amin(-1, keepdim=True)
+    high = torch.where(alive, hi, 0).amax(-1, keepdim=True)
+    return torch.minimum(low, high), high, False
+
+
+def runs_of_true(keep: Tensor) -> tuple[Tensor, Tensor]:
+    """Runs of True along the last axis of a bool [b, S]: lo, hi int64 [b, K], padded with empty runs (0, 0)."""
+    padded = torch.nn.functional.pad(keep.to(torch.int8), (1, 1))
+    step = padded[:, 1:] - padded[:, :-1]
+    return _table((step == 1).nonzero(), keep.shape[0]), _table((step == -1).nonzero(), keep.shape[0])
+
+
+def _table(found: Tensor, rows: int) -> Tensor:
+    """Turns (row, value) pairs sorted by row into [rows, K], padded with zeros."""
+    row, value = found[:, 0], found[:, 1]
+    counts = torch.bincount(row, minlength=rows)
+    width = max(1, int(counts.max())) if rows else 1
+    first = torch.cumsum(counts, 0) - counts
+    table = torch.zeros((rows, width), dtype=torch.int64, device=found.device)
+    table[row, torch.arange(len(row), device=row.device) - first[row]] = value
+    return table
+
+
+def runs_of_equal(ids: Tensor, key_ids: Tensor) -> tuple[Tensor, Tensor, bool]:
+    """For queries with ids [b, T] the runs of keys with the same id in key_ids [b, S].
+
+    Returns:
+        lo, hi int64 [b, T, K] and whether they are exact (False where an id has more than MAX_RUNS runs).
+    """
+    tables = []
+    for query, key in zip(ids, key_ids, strict=True):
+        starts, stops, names = _equal_runs(key)
+        names, order = names.sort(stable=True)
+        starts, stops = starts[order], stops[order]
+        first = torch.searchsorted(names, query.contiguous(), right=False)
+        last = torch.searchsorted(names, query.contiguous(), right=True)
+        width = max(1, int((last - first).max())) if len(query) else 1
+        if width > MAX_RUNS:
+            none = first == last
+            at, end = first.clamp(max=len(names) - 1), (last - 1).clamp(min=0)
+            lo = torch.where(none, 0, starts[at])[:, None]
+            hi = torch.where(none, 0, stops[end])[:, None]
+            tables.append((lo, hi, False))
+            continue
+        which = first[:, None] + torch.arange(width, device=query.device)
+        real = which < last[:, None]
+        which = which.clamp(max=max(0, len(names) - 1))
+        if len(names) == 0:
+            zero = torch.zeros_like(which)
+            tables.append((zero, zero, True))
+            continue
+        tables.append((torch.where(real, starts[which], 0), torch.where(real, stops[which], 0), True))
+    width = max(lo.shape[-1] for lo, _, _ in tables)
+    pad = torch.nn.functional.pad
+    lo = torch.stack([pad(lo, (0, width - lo.shape[-1])) for lo, _, _ in tables])
+    hi = torch.stack([pad(hi, (0, width - hi.shape[-1])) for _, hi, _ in tables])
+    return lo, hi, all(exact for _, _, exact in tables)
+
+
+def _equal_runs(ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Runs of equal neighbours in ids [S]: starts, stops, and the id of each run."""
+    if len(ids) == 0:
+        empty = torch.zeros(0, dtype=torch.int64, device=ids.device)
+        return empty, empty, ids
+    change = (ids[1:] != ids[:-1]).nonzero()[:, 0] + 1
+    starts = torch.nn.functional.pad(change, (1, 0))
+    stops = torch.nn.functional.pad(change, (0, 1), value=len(ids))
+    return starts, stops, ids[starts]
