@@ -15,15 +15,39 @@ __all__ = ["HeadwiseError", "ShapeError", "SpecError", "UnavailableError", "Unsu
 
 
 class HeadwiseError(Exception):
-    """Base of every error that headwise raises on purpose."""
+    """Base of every error that headwise raises on purpose.
+
+    Example:
+        >>> import headwise as hw
+        >>> try:
+        ...     hw.Causal(align="top")
+        ... except hw.HeadwiseError as error:
+        ...     print(error)
+        Causal: align is 'top'; align is "end" (last with last) or "start" (top-left).
+    """
 
 
 class ShapeError(HeadwiseError, ValueError):
-    """Shapes, dtypes or devices that do not fit together."""
+    """Shapes, dtypes or devices that do not fit together.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> q, k = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 3)
+        >>> hw.attention(q, k, k)
+        Traceback (most recent call last):
+        headwise.errors.ShapeError: attention: k has width 3, q has 4; queries and keys share the width D. q ...
+    """
 
 
 class SpecError(HeadwiseError, ValueError):
-    """An option, name or value that has no meaning here."""
+    """An option, name or value that has no meaning here.
+
+    Example:
+        >>> import headwise as hw
+        >>> hw.TopKeys(0)
+        Traceback (most recent call last):
+        headwise.errors.SpecError: TopKeys: k is 0; ...
+    """
 
 
 class UnsupportedError(HeadwiseError, NotImplementedError):
@@ -31,6 +55,13 @@ class UnsupportedError(HeadwiseError, NotImplementedError):
 
     Attributes:
         reasons: for each backend that was considered, one sentence that says why it refuses.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 2, 4)
+        >>> hw.attention(x, x, x, sinks=torch.zeros(1), backend="sdpa")
+        Traceback (most recent call last):
+        headwise.errors.UnsupportedError: attention: backend 'sdpa' refuses; torch's kernel has no sinks.
     """
 
     def __init__(self, message: str, reasons: Mapping[str, str] | None = None) -> None:
@@ -39,7 +70,15 @@ class UnsupportedError(HeadwiseError, NotImplementedError):
 
 
 class UnavailableError(HeadwiseError, ImportError):
-    """Something that is not installed on this machine, or does not exist yet."""
+    """Something that is not installed on this machine, or does not exist yet.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 2, 4)
+        >>> hw.attention(x, x, x, backend="triton")
+        Traceback (most recent call last):
+        headwise.errors.UnavailableError: attention: backend 'triton' is not available; ...
+    """
 
 
 def sentence(who: str, what: str, rule: str = "", shapes: str = "", todo: str = "") -> str:

@@ -62,7 +62,7 @@ def main(args: Sequence[str] | None = None) -> None:
         SystemExit: always.
 
     Example:
-        >>> main(["info", "--help"])  # doctest: +ELLIPSIS
+        >>> main(["info", "--help"])
         Traceback (most recent call last):
         SystemExit: 0
     """
