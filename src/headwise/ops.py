@@ -200,7 +200,7 @@ def explain(
         "torch's kernel has no sinks"
     """
     spec = _spec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
-    plan = make_plan("explain", q, k, v, spec, observe)
+    plan = make_plan("explain", q, k, v, spec, observe, draw=False)
     chosen = choose("explain", plan, backend).name
     used, total, visible = tiles_counted(plan)
     return Explanation(chosen, all_reasons(plan), (used, total), visible, _cost(plan, visible))

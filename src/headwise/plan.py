@@ -136,9 +136,9 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def make_plan(
-    who: str, q: Tensor, k: Tensor, v: Tensor | None, spec: AttentionSpec, observe: Sequence[Any] = ()
+    who: str, q: Tensor, k: Tensor, v: Tensor | None, spec: AttentionSpec, observe: Sequence[Any] = (), draw: bool = True
 ) -> Plan:
-    """Checks a call and fills in its defaults.
+    """Checks a call and fills in its defaults; without ``draw`` no dropout seed is taken from torch's generator.
 
     Raises:
         ShapeError: shapes, dtypes or devices disagree.
@@ -157,7 +157,7 @@ def make_plan(
     for observer in observers.values():
         if isinstance(observer, Observer):
             observer.check(geometry, v is not None)
-    seed = draw_seed() if spec.dropout > 0 else None
+    seed = draw_seed() if draw and spec.dropout > 0 else None
     return Plan(q, k, v, spec, geometry, scale, kv_heads, seed, observers)
 
 
