@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from headwise.observers import (
     named,
 )
 from headwise.observers import start as begin
-from headwise.observers.protocol import Tile
+from headwise.observers.protocol import Tile, Whole
 from headwise.plan import Plan, make_plan
 from headwise.spec import AttentionSpec, Mask, Rules
 from headwise.spec.geometry import span
@@ -80,7 +81,8 @@ def _defined(plan: Plan) -> dict[str, Any]:
             found[name] = observer.define(whole)
             continue
         accumulator = begin(observer, frame)
-        accumulator.see(Tile(g.whole(), whole.p, whole.logits, whole.visible, whole.lse, whole.max_logit, whole.v))
+        tile = {field.name: getattr(whole, field.name) for field in fields(Whole) if field.name != "geometry"}
+        accumulator.see(Tile(g.whole(), **tile))
         found[name] = accumulator.result()
     return found
 

@@ -342,24 +342,48 @@ def _tiles(
     plan, chunk = worker.plan, worker.chunk
     q = worker.queries(rows)
     where = key_tiles(plan, chunk.batch, rows)
-    scored: dict[int, tuple[Tensor, Tensor | None]] = {}
+    made: dict[int, tuple[Tensor, Tensor | None, Tensor]] = {}
     if facts is not None:
         at = (chunk.batch, chunk.heads, rows)
         here = RowFacts(*(fact[at] for fact in facts))
+    elif span(chunk.batch) * span(chunk.heads) * span(rows) * sum(span(keys) for keys, _ in where) <= KEEP:
+        here, made = _whole_rows(worker, q, rows, where)
     else:
         online = _Online.of(worker, rows)
-        cells_in_block = span(chunk.batch) * span(chunk.heads) * span(rows) * sum(span(keys) for keys, _ in where)
         for keys, bare in where:
-            score, visible, _ = worker.scores(q, worker.cells(rows, keys), bare)
-            online.take(score)
-            if cells_in_block <= KEEP:
-                scored[keys.start] = score, visible
+            online.take(worker.scores(q, worker.cells(rows, keys), bare)[0])
         here, _ = worker.finish(online.largest, online.total)
     met = [(keys, bare) for keys, bare in where if keys.start < wanted.stop and keys.stop > wanted.start]
     for keys, bare in met or [(slice(0, 0), True)]:
         cells = worker.cells(rows, keys)
-        kept_scores = scored.get(keys.start)
-        score, visible = kept_scores if kept_scores and met else worker.scores(q, cells, bare)[:2]
-        p = _probabilities(score, visible, here.peak, here.log_total)
+        if met and keys.start in made:
+            score, visible, p = made.pop(keys.start)
+        else:
+            score, visible, _ = worker.scores(q, cells, bare)
+            p = _probabilities(score, visible, here.peak, here.log_total)
         v = worker.v[:, :, keys].repeat_interleave(chunk.group, dim=1) if values and worker.v is not None else None
-        yield Tile(cells, p, score, visible, here.lse, here.max_logit, v)
+        yield Tile(cells, p, score, visible, here.peak, here.log_total, here.lse, here.max_logit, v)
+
+
+def _whole_rows(
+    worker: _Worker, q: Tensor, rows: slice, where: list[tuple[slice, bool]]
+) -> tuple[RowFacts, dict[int, tuple[Tensor, Tensor | None, Tensor]]]:
+    """A block of rows that fits the scratch: its facts, and by first key each tile's scores, visible cells and p.
+
+    With all scores at hand the maximum is known before the first exponential, so each cell is made once.
+    """
+    online = _Online.of(worker, rows)
+    scored = [(keys.start, *worker.scores(q, worker.cells(rows, keys), bare)[:2]) for keys, bare in where]
+    for _, score, _ in scored:
+        online.largest = torch.maximum(online.largest, score.amax(-1))
+    base = online.largest.masked_fill(online.largest == -INF, 0.0)[..., None]
+    powers = [(score - base).exp_() for _, score, _ in scored]
+    for power in powers:
+        online.total = online.total + power.sum(-1)
+    facts, factor = worker.finish(online.largest, online.total)
+    nan = bool(factor.isnan().any())
+    made = {}
+    for (first, score, visible), power in zip(scored, powers, strict=True):
+        p = power.mul_(factor[..., None])
+        made[first] = score, visible, p.masked_fill_(~visible, 0.0) if nan and visible is not None else p
+    return facts, made

@@ -93,7 +93,7 @@ class Reference:
             scores, visible = self.scores(plan)
             p, facts = self.softmax(plan, scores, visible)
             v = None if plan.v is None else _per_query_head(plan, plan.v)
-        return Whole(plan.geometry, p, scores, visible, facts.lse, facts.max_logit, v)
+        return Whole(plan.geometry, p, scores, visible, facts.peak, facts.log_total, facts.lse, facts.max_logit, v)
 
     def backward(
         self, plan: Plan, result: Result, grad_out: Tensor | None, grad_lse: Tensor | None, needs: Sequence[bool]

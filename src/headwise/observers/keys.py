@@ -178,27 +178,26 @@ class TopKeysFound(NamedTuple):
 
 
 def _top(p: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of the last axis, ties to the lower key; hidden cells come in as p = -1, key = -1.
+    """The k largest of the last axis, ties to the lower key; hidden cells come in as p = -1, and keys broadcast to p.
 
-    torch.topk takes any of several equal values, so rows whose smallest winner has rivals are sorted in full.
+    torch.topk takes any of several equal values, so rows whose runner-up equals their last winner are sorted in full.
     """
+    values, found = p, keys.expand(p.shape)
     if p.shape[-1] > k:
-        values, where = p.topk(k, dim=-1)
-        tied = ((p >= values[..., -1:]).sum(-1) > k) & (values[..., -1] >= 0)
-        found = keys.expand(p.shape).gather(-1, where)
+        values, where = p.topk(k + 1, dim=-1)
+        tied = (values[..., k] == values[..., k - 1]) & (values[..., k] >= 0)
+        values, found = values[..., :k], found.gather(-1, where[..., :k])
         if bool(tied.any()):
-            rows, names = p[tied], keys.expand(p.shape)[tied]
-            # Keys of a merged row need not rise: order by key first, then stably by value.
-            by_key = names.argsort(dim=-1, stable=True)
-            rows, names = rows.gather(-1, by_key), names.gather(-1, by_key)
-            by_value = rows.argsort(dim=-1, descending=True, stable=True)[..., :k]
-            values[tied], found[tied] = rows.gather(-1, by_value), names.gather(-1, by_value)
-    else:
-        values, found = p, keys.expand(p.shape)
-    by_key = found.argsort(dim=-1, stable=True)
-    values, found = values.gather(-1, by_key), found.gather(-1, by_key)
-    by_value = values.argsort(dim=-1, descending=True, stable=True)
-    return values.gather(-1, by_value), found.gather(-1, by_value)
+            values[tied], found[tied] = _ranked(p[tied], keys.expand(p.shape)[tied], k)
+    return _ranked(values, found, k)
+
+
+def _ranked(values: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The first k by falling value, then by rising key."""
+    by_key = keys.argsort(dim=-1, stable=True)
+    values, keys = values.gather(-1, by_key), keys.gather(-1, by_key)
+    by_value = values.argsort(dim=-1, descending=True, stable=True)[..., :k]
+    return values.gather(-1, by_value), keys.gather(-1, by_value)
 
 
 class _TopKeys:

@@ -27,6 +27,9 @@ class Tile:
         p: probabilities [b, h, n, m], before dropout; 0 where hidden.
         logits: scores after scale and rules [b, h, n, m]; -inf where hidden.
         visible: bool, broadcastable to [b, h, n, m]; None where every cell is visible.
+        peak: the number subtracted from each whole row before the exponential [b, h, n]; 0 for an empty row.
+        log_total: log of the row's sum of exponentials after that [b, h, n]; 0 for an empty row, so that
+            ``log p = (logits - peak) - log_total`` loses nothing at large logits.
         lse: log-sum-exp of each whole row [b, h, n], nats, sink included; -inf for an empty row.
         max_logit: largest score of each whole row [b, h, n], real keys only; -inf for an empty row.
         v: values of the tile's keys [b, h, m, E]; None where the pattern has none or no observer reads them.
@@ -36,6 +39,8 @@ class Tile:
     p: Tensor
     logits: Tensor
     visible: Tensor | None
+    peak: Tensor
+    log_total: Tensor
     lse: Tensor
     max_logit: Tensor
     v: Tensor | None = None
@@ -49,6 +54,8 @@ class Whole:
     p: Tensor
     logits: Tensor
     visible: Tensor
+    peak: Tensor
+    log_total: Tensor
     lse: Tensor
     max_logit: Tensor
     v: Tensor | None = None

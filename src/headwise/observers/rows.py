@@ -31,8 +31,8 @@ class _RowFact:
         return self.found
 
 
-class _RowSum:
-    """Adds up something of every row over its tiles."""
+class _Entropy:
+    """Adds up ``p * (log_total - (logits - peak))`` over the tiles of each row."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
@@ -40,9 +40,13 @@ class _RowSum:
 
     def see(self, tile: Tile) -> None:
         b, h = self.frame.at(tile.cells)
-        self.total[b, h, tile.cells.rows] += torch.special.entr(tile.p).sum(-1)
+        depth = tile.logits - tile.peak[..., None]
+        if tile.visible is not None:
+            depth = depth.masked_fill(~tile.visible, 0.0)  # 0 * -inf is no 0
+        part = tile.p.sum(-1) * tile.log_total - torch.linalg.vecdot(tile.p, depth)
+        self.total[b, h, tile.cells.rows] += part
 
-    def merge(self, other: _RowSum) -> None:
+    def merge(self, other: _Entropy) -> None:
         self.total += other.total
 
     def result(self) -> Tensor:
@@ -108,7 +112,7 @@ class Entropy(Observer):
     """
 
     def begin(self, frame: Frame) -> Accumulator:
-        return _RowSum(frame)
+        return _Entropy(frame)
 
     def define(self, whole: Whole) -> Tensor:
         return torch.where(whole.p == 0, 0.0, -whole.p * torch.log(whole.p)).sum(-1)
