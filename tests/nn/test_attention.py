@@ -80,6 +80,34 @@ def test_equals_the_textbook(options: dict[str, Any], cross: bool) -> None:
     close(layer(x, context), textbook(layer, x, context))
 
 
+@pytest.mark.parametrize("cross", [False, True])
+def test_equals_torchs_module(cross: bool) -> None:
+    """With the same weights, and masks turned round: True hides there and shows here."""
+    theirs = nn.MultiheadAttention(12, 3, kdim=8 if cross else 12, vdim=8 if cross else 12, batch_first=True, dtype=F64)
+    ours = hw.MultiHeadAttention(12, 3, context_dim=8 if cross else None, dtype=F64)
+    for bias in (theirs.in_proj_bias, theirs.out_proj.bias):
+        nn.init.normal_(bias)
+    if cross:
+        weights = [theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight]
+    else:
+        weights = list(theirs.in_proj_weight.chunk(3))
+    with torch.no_grad():
+        for name, weight, bias in zip("qkv", weights, theirs.in_proj_bias.chunk(3), strict=True):
+            getattr(ours, f"{name}_proj").weight.copy_(weight)
+            getattr(ours, f"{name}_proj").bias.copy_(bias)
+    ours.o_proj.load_state_dict(theirs.out_proj.state_dict())
+    x = torch.randn(2, 5, 12, dtype=F64)
+    context = torch.randn(2, 7, 8, dtype=F64) if cross else x
+    real = torch.arange(context.shape[1]) < torch.tensor([[context.shape[1]], [4]])
+    hidden = torch.rand(5, context.shape[1]) < 0.3
+    hidden[:, 0] = False
+    want, weights = theirs(x, context, context, ~real, attn_mask=hidden, average_attn_weights=False)
+    mask = hw.Padding(real) & hw.Dense(~hidden)
+    got = ours.attend(x, context if cross else None, mask=mask)
+    close(got.out, want)
+    close(got.pattern.to_dense(), weights)
+
+
 def test_gradients_equal_the_textbooks() -> None:
     layer = hw.MultiHeadAttention(12, 6, 2, sinks=True, mask=hw.Causal(), dtype=F64)
     x = torch.randn(2, 5, 12, dtype=F64, requires_grad=True)
