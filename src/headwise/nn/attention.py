@@ -16,7 +16,6 @@ from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.nn.cache import KVCache
 from headwise.nn.presets import PRESETS
 from headwise.nn.rules import Held
-from headwise.observers import Observer
 from headwise.ops import Attended, attend, attention
 from headwise.spec import Causal, Mask, Rules
 
@@ -229,7 +228,7 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Mask | None = None,
         cache: KVCache | None = None,
-        observe: Sequence[Observer] = (),
+        observe: Sequence[Any] = (),
     ) -> Attended:
         """The layer's output and whatever is asked of its pattern.
 
