@@ -22,8 +22,7 @@ from headwise.observers import (
     Segments,
     named,
 )
-from headwise.pattern import Pattern
-from headwise.spec import Padding
+from headwise.spec import Mask, Padding
 
 __all__ = ["Average", "check_averageable"]
 
@@ -40,7 +39,7 @@ def check_averageable(observers: Sequence[Any]) -> None:
                 sentence(
                     "observe",
                     f'{name!r} cannot be averaged, and reduce="mean" was asked for',
-                    "means exist of LogSumExp, MaxLogit, Entropy, MassOn, MassWhere, Received, Offsets, Map and Segments",
+                    "LogSumExp, MaxLogit, Entropy, MassOn, MassWhere, Received, Offsets, Map and Segments can",
                 )
             )
 
@@ -81,11 +80,11 @@ class Average:
             self._means.setdefault(site, {}).setdefault(name, _Mean()).add(total, count)
         self._call = []
 
-    def add(self, site: str, answers: Mapping[str, Tensor], lse: Tensor, pattern: Pattern) -> None:
+    def add(self, site: str, answers: Mapping[str, Tensor], lse: Tensor, mask: Mask | None) -> None:
         """Takes in the answers of one run of a site; an empty row (lse -inf) is no row."""
         rows = lse != float("-inf")  # [B, H, T]
         for name, answer in answers.items():
-            total, count = _summed(self._observers[name], answer.double(), rows, pattern)
+            total, count = _summed(self._observers[name], answer.double(), rows, mask)
             self._call.append((site, name, total, count))
 
     def means(self) -> dict[str, dict[str, Tensor]]:
@@ -93,22 +92,21 @@ class Average:
         return {site: {name: mean.value() for name, mean in found.items()} for site, found in self._means.items()}
 
 
-def _summed(observer: Observer, answer: Tensor, rows: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
+def _summed(observer: Observer, answer: Tensor, rows: Tensor, mask: Mask | None) -> tuple[Tensor, Tensor]:
     """The sum of an answer over its batch rows and queries (or keys), and how many it is a sum of."""
     if isinstance(observer, _OF_QUERIES):
         return torch.where(rows, answer, 0.0).sum((0, 2)), rows.sum((0, 2))
     if isinstance(observer, _OF_KEYS):
-        keys = _real_keys(pattern, answer)
+        keys = _real_keys(mask, answer)
         return torch.where(keys[:, None], answer, 0.0).sum((0, 2)), keys.sum().expand(answer.shape[1])
     used = rows.any(-1).reshape(rows.shape[0], rows.shape[1], *(1 for _ in answer.shape[2:]))
     defined = used & ~answer.isnan()
     return torch.where(defined, answer, 0.0).sum(0), defined.expand_as(answer).sum(0)
 
 
-def _real_keys(pattern: Pattern, answer: Tensor) -> Tensor:
+def _real_keys(mask: Mask | None, answer: Tensor) -> Tensor:
     """Which keys the model's padding mask calls real: bool [B, S]."""
     real = torch.ones(answer.shape[0], answer.shape[-1], dtype=torch.bool, device=answer.device)
-    mask = pattern.spec.mask
     for part in mask.parts() if mask is not None else ():
         if isinstance(part, Padding) and isinstance(part.keep_or_lengths, Tensor) and part.keep_or_lengths.dim() == 2:
             real = real & part.keep_or_lengths

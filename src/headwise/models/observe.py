@@ -16,6 +16,7 @@ from headwise.models.using import in_use, restore, use
 from headwise.models.watch import Watcher, watched
 from headwise.observers import named
 from headwise.ops import Attended
+from headwise.spec import Mask
 
 __all__ = ["Answers", "Seen", "observe"]
 
@@ -70,7 +71,9 @@ def _no_such_key(key: Any, names: Sequence[str], sites: Sequence[str]) -> SpecEr
 def _stacked(name: str, found: Mapping[str, Any]) -> Any:
     """The answers of all sites as one, [L, ...]."""
     if not found:
-        raise SpecError(sentence("observe", f"no watched site ran, so there is no {name!r}", "a forward asks the sites it runs"))
+        raise SpecError(
+            sentence("observe", f"no watched site ran, so there is no {name!r}", "a forward asks the sites it runs")
+        )
     values = list(found.values())
     if all(isinstance(value, Tensor) for value in values):
         shapes = {tuple(value.shape) for value in values}
@@ -118,7 +121,11 @@ class Seen(Mapping[str, Any]):
         """The answers of each forward, in order."""
         if self._average is not None:
             raise SpecError(
-                sentence("observe", 'reduce="mean" keeps no single calls', "it keeps running means in memory that does not grow")
+                sentence(
+                    "observe",
+                    'reduce="mean" keeps no single calls',
+                    "it keeps running means in memory that does not grow",
+                )
             )
         return self._calls
 
@@ -146,7 +153,11 @@ class Seen(Mapping[str, Any]):
             return answers
         if len(self._calls) == 1:
             return self._calls[0]
-        what = f"{len(self._calls)} forwards of the model were seen" if self._calls else "no forward of the model was seen yet"
+        what = (
+            f"{len(self._calls)} forwards of the model were seen"
+            if self._calls
+            else "no forward of the model was seen yet"
+        )
         raise SpecError(
             sentence(
                 "observe",
@@ -170,7 +181,12 @@ class Seen(Mapping[str, Any]):
 
 class _Observing(Watcher):
     def __init__(
-        self, model: nn.Module, names: dict[nn.Module, str], observers: Sequence[Any], heads: Heads, average: Average | None
+        self,
+        model: nn.Module,
+        names: dict[nn.Module, str],
+        observers: Sequence[Any],
+        heads: Heads,
+        average: Average | None,
     ) -> None:
         super().__init__(model, names)
         self._observers = tuple(observers)
@@ -194,11 +210,12 @@ class _Observing(Watcher):
         if finished:
             self.seen.add(self._now)
 
-    def take(self, site: str, attended: Attended) -> None:
-        heads = _heads_of(self._heads, site.partition("#")[0], attended.lse.shape[1])
-        answers = {key: _pick(attended.seen[key], heads, attended.lse.shape[1]) for key in self._keys}
+    def take(self, site: str, attended: Attended, mask: Mask | None) -> None:
+        available = attended.lse.shape[1]
+        heads = _heads_of(self._heads, site.partition("#")[0], available)
+        answers = {key: _pick(attended.seen[key], heads, available) for key in self._keys}
         if self._average is not None:
-            self._average.add(site, answers, _pick(attended.lse, heads, attended.lse.shape[1]), attended.pattern)
+            self._average.add(site, answers, _pick(attended.lse.detach(), heads, available), mask)
         else:
             self._now.put(site, answers)
 
@@ -244,11 +261,11 @@ def observe(
 
     Args:
         model: a transformers model.
-        observers: the questions, ``hw.Entropy()``, ``hw.TopKeys(8)``, ... or objects with ``see``, ``merge``, ``result``.
-        sites: which attention modules to ask, by name or index in ``hw.sites(model)``; None = all.
+        observers: the questions, ``hw.Entropy()``, ``hw.TopKeys(8)``, ..., or objects with see, merge and result.
+        sites: which attention modules to ask, by name or index in ``hw.sites(model)``; None = all of them.
         heads: which heads' answers to keep: a list for all sites, or ``{site: [...]}``; None = all.
-        reduce: "mean" = keep only running means over calls, batch and real queries (``Received``: real keys), [L, H] and
-            what else is left of an answer's axes; None = keep the answers of every call.
+        reduce: "mean" = keep only running means over calls, batch and real queries (``Received``: keys), [L, H] and what
+            else is left of an answer's axes; None = keep the answers of every call.
 
     Yields:
         The answers, a :class:`Seen`: ``seen["entropy"]`` [L, B, H, T] in the order in which the sites run,
@@ -262,7 +279,9 @@ def observe(
     Example:
         >>> import torch, headwise as hw
         >>> from transformers import GPT2Config, GPT2LMHeadModel
-        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=3, n_head=2, n_embd=8, vocab_size=16, n_positions=8)).eval()
+        >>> model = GPT2LMHeadModel(
+        ...     GPT2Config(n_layer=3, n_head=2, n_embd=8, vocab_size=16, n_positions=8)
+        ... ).eval()
         >>> with hw.observe(model, hw.Entropy()) as seen:
         ...     _ = model(torch.arange(6)[None])
         >>> seen["entropy"].shape

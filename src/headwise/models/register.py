@@ -78,11 +78,13 @@ def headwise_attention(
         scaling: factor of the scores; None = 1/sqrt(D).
         dropout: probability, applied while ``module.training``.
         softcap: scores become ``softcap * tanh(score / softcap)``.
-        s_aux: one sink logit a head, [H]; `sinks` is the same under another name.
+        s_aux: one sink logit a head, [H].
+        sinks: the same under another name.
         position_bias: added to the scores, broadcastable to [B, H, T, S].
         indices: keys that a sparse layer chose for each query.
         block_indices: blocks of keys that it chose.
-        cu_seq_lens_q: bounds of the sequences packed in one row, [n + 1]; cu_seq_lens_k likewise for the keys.
+        cu_seq_lens_q: bounds of the sequences packed in one row, [n + 1].
+        cu_seq_lens_k: the same for the keys.
         kwargs: what else travels along; a keyword that is not known to be harmless is an error.
 
     Returns:
@@ -124,7 +126,7 @@ def _run(
         # the output comes from the first; asking again never changes it, and observers of two watchers may share a name
         attended = attend(query, key, value, **options, observe=watcher.observers())
         out = attended.out if out is None else out
-        watcher.took(module, attended)
+        watcher.took(module, attended, options["mask"])
     if attended is None:
         attended = attend(query, key, value, **options)
         out = attended.out
@@ -137,8 +139,6 @@ def _probabilities(pattern: Pattern, dtype: torch.dtype) -> Tensor:
         return pattern.to_dense().to(dtype)
     except UnsupportedError as refusal:
         raise _too_large(pattern) from refusal
-    except ValueError as refusal:  # a size is refused as a ShapeError or SpecError, both of them ValueErrors
-        raise _too_large(pattern) from refusal
 
 
 def _too_large(pattern: Pattern) -> UnsupportedError:
@@ -148,7 +148,7 @@ def _too_large(pattern: Pattern) -> UnsupportedError:
             "output_attentions",
             f"the weights of one layer would be [B={b},H={h},T={t},S={s}], {b * h * t * s * 4 / 2**30:.1f} GiB",
             "whole patterns are only given up to the size that Pattern.to_dense allows",
-            todo="Ask for what you need of them with hw.observe(model, hw.Entropy(), hw.TopKeys(8), ...), in O(T) memory.",
+            todo="Ask what you need of them with hw.observe(model, hw.Entropy(), hw.TopKeys(8), ...), in O(T) memory.",
         )
     )
 
@@ -160,14 +160,14 @@ def _refuse_unknown(module: nn.Module, kwargs: dict[str, Any]) -> None:
                 sentence(
                     type(module).__name__,
                     f"the keyword {name!r} reached the attention function",
-                    "a keyword that may change the result is applied or refused, never ignored, and this one is not known",
+                    "a keyword that may change the result is applied or refused, never ignored; this one is not known",
                     todo="Leave it out, or hw.restore(model) to run the model as before.",
                 )
             )
 
 
 def _one_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Learned queries come with a batch of 1 beside keys of many: expanded, as a matrix product would broadcast them."""
+    """Learned queries come with a batch of 1 beside keys of many: expanded, as a matrix product broadcasts."""
     b = max(query.shape[0], key.shape[0], value.shape[0])
     q, k, v = (t.expand(b, -1, -1, -1) if t.shape[0] == 1 and b != 1 else t for t in (query, key, value))
     if not q.dtype == k.dtype == v.dtype:
@@ -222,7 +222,11 @@ def _with_packing(
     mask: Mask | None, query: Tensor, key: Tensor, of_queries: Tensor | None, of_keys: Tensor | None
 ) -> Mask | None:
     """Keeps packed sequences apart where the call names their bounds and the mask does not hold them already."""
-    if of_queries is None or query.shape[0] != 1 or (mask is not None and any(isinstance(p, Documents) for p in mask.parts())):
+    if (
+        of_queries is None
+        or query.shape[0] != 1
+        or (mask is not None and any(isinstance(p, Documents) for p in mask.parts()))
+    ):
         return mask
     of_keys = of_queries if of_keys is None else of_keys
     if int(of_queries[-1]) != query.shape[2] or int(of_keys[-1]) != key.shape[2] or len(of_queries) <= 2:

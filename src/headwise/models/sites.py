@@ -7,9 +7,9 @@ it would go unseen.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
+import weakref
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -24,9 +24,17 @@ _SOFTMAX = frozenset({"softmax", "scaled_dot_product_attention"})
 _ATTENTION = re.compile(r"att(ention|n)", re.IGNORECASE)
 
 
-@functools.cache
+_reached: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDictionary()
+
+
 def _names_reached(cls: type[nn.Module]) -> frozenset[str]:
     """Every global and attribute name in a class's forward, in the methods it calls and its module's functions."""
+    if cls not in _reached:
+        _reached[cls] = _read_names(cls)
+    return _reached[cls]
+
+
+def _read_names(cls: type[nn.Module]) -> frozenset[str]:
     names: set[str] = set()
     done: set[CodeType] = set()
     todo: list[Any] = [cls.forward]
@@ -59,7 +67,6 @@ def _functions_named(cls: type, fn: Any, names: tuple[str, ...]) -> list[Functio
     return found
 
 
-@functools.cache
 def _is_site(cls: type[nn.Module]) -> bool:
     return "ALL_ATTENTION_FUNCTIONS" in _names_reached(cls)
 
@@ -89,7 +96,7 @@ def sites(model: nn.Module) -> list[str]:
         model: a transformers model, in use or not.
 
     Returns:
-        Names as ``model.named_modules()`` gives them; wherever a `layer` is asked for, a name or its index here will do.
+        Names as ``model.named_modules()`` gives them; wherever a `layer` is asked for, a name or its index will do.
 
     Raises:
         UnsupportedError: some or all of the model's attention does not go through transformers' attention interface.
@@ -124,7 +131,9 @@ def refuse_if_outside(who: str, model: nn.Module) -> None:
     found, strays = find_sites(model), _strays(model)
     if not found:
         about = (
-            f"its attention is {strays[0]}" if strays else "none of its modules asks the interface for an attention function"
+            f"its attention is {strays[0]}"
+            if strays
+            else "none of its modules asks the interface for an attention function"
         )
         raise UnsupportedError(
             sentence(
@@ -141,13 +150,15 @@ def refuse_if_outside(who: str, model: nn.Module) -> None:
                 who,
                 f"{kind} has attention outside of transformers' attention interface: {strays[0]}{more}",
                 f"its other {len(found)} attention modules would be used and these not",
-                todo="The model is unchanged. Use a part of it that goes through the interface, as model.get_decoder().",
+                todo="The model is unchanged. Use a part of it that does go through, as model.get_decoder().",
             )
         )
     for module in model.modules():
         reason = UNSAYABLE.get(getattr(getattr(module, "config", None), "model_type", None) or "")
         if reason:
-            raise UnsupportedError(sentence(who, f"{kind} cannot be run exactly", reason, todo="The model is unchanged."))
+            raise UnsupportedError(
+                sentence(who, f"{kind} cannot be run exactly", reason, todo="The model is unchanged.")
+            )
 
 
 def resolve_sites(who: str, names: list[str], wanted: Any) -> list[str]:
@@ -166,9 +177,9 @@ def resolve_sites(who: str, names: list[str], wanted: Any) -> list[str]:
     if isinstance(wanted, (str, int)):
         wanted = [wanted]
     chosen = []
-    for site in wanted:
-        if isinstance(site, int) and not isinstance(site, bool) and -len(names) <= site < len(names):
-            site = names[site]
+    for asked in wanted:
+        numbered = isinstance(asked, int) and not isinstance(asked, bool) and -len(names) <= asked < len(names)
+        site = names[asked] if numbered else asked
         if site not in names:
             some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             raise SpecError(

@@ -13,6 +13,7 @@ from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites
 from headwise.models.watch import Watcher, watched
 from headwise.ops import Attended
 from headwise.pattern import Pattern
+from headwise.spec import Mask
 
 __all__ = ["Trace", "trace"]
 
@@ -57,7 +58,7 @@ class _Tracing(Watcher):
         super().__init__(model, names)
         self.patterns: dict[str, Pattern] = {}
 
-    def take(self, site: str, attended: Attended) -> None:
+    def take(self, site: str, attended: Attended, mask: Mask | None) -> None:
         self.patterns[site] = attended.pattern
 
 
@@ -79,10 +80,12 @@ def trace(model: nn.Module, *args: Any, **batch: Any) -> Trace:
     Example:
         >>> import torch, headwise as hw
         >>> from transformers import GPT2Config, GPT2LMHeadModel
-        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=16, n_positions=8)).eval()
+        >>> model = GPT2LMHeadModel(
+        ...     GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=16, n_positions=8)
+        ... ).eval()
         >>> trace = hw.trace(model, input_ids=torch.arange(6)[None])
         >>> trace.pattern(1).shape
-        (1, 2, 6, 6)
+        torch.Size([1, 2, 6, 6])
     """
     refuse_if_outside("trace", model)
     watcher = _Tracing(model, {module: name for name, module in find_sites(model).items()})

@@ -68,7 +68,9 @@ def use(model: Model) -> Model:
     Example:
         >>> import torch, headwise as hw
         >>> from transformers import GPT2Config, GPT2LMHeadModel
-        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=16, n_positions=8)).eval()
+        >>> model = GPT2LMHeadModel(
+        ...     GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=16, n_positions=8)
+        ... ).eval()
         >>> before = model(torch.arange(6)[None]).logits
         >>> after = hw.use(model)(torch.arange(6)[None]).logits
         >>> torch.allclose(before, after, atol=1e-5)

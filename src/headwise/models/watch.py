@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
+from headwise.models.library import transformers
 from headwise.ops import Attended
+from headwise.spec import Mask
 
 __all__ = ["Watcher", "watched", "watching"]
 
@@ -46,19 +48,19 @@ class Watcher:
     def end(self, finished: bool) -> None:
         """A call ends; not finished = it raised."""
 
-    def take(self, site: str, attended: Attended) -> None:
+    def take(self, site: str, attended: Attended, mask: Mask | None) -> None:
         """A watched module has run; a module's second run in one call is named ``site#1``."""
 
     def wants(self, module: nn.Module) -> bool:
         """Whether a module is watched now."""
         return self._depth > 0 and module in self.names
 
-    def took(self, module: nn.Module, attended: Attended) -> None:
+    def took(self, module: nn.Module, attended: Attended, mask: Mask | None) -> None:
         """Names the run and hands it to ``take``."""
         site = self.names[module]
         run = self._runs.get(site, 0)
         self._runs[site] = run + 1
-        self.take(f"{site}#{run}" if run else site, attended)
+        self.take(f"{site}#{run}" if run else site, attended, mask)
 
     def entered(self) -> None:
         """A model's forward was entered."""
@@ -101,14 +103,12 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def _models_in(model: nn.Module) -> list[nn.Module]:
-    from headwise.models.library import transformers
-
     kind = transformers("observe").PreTrainedModel
     return [part for part in model.modules() if part is model or isinstance(part, kind)]
 
 
 def _entering(watcher: Watcher) -> Callable[..., None]:
-    def hook(module: nn.Module, args: Any) -> None:
+    def hook(_module: nn.Module, _args: Any) -> None:
         if watcher in _active.get():
             watcher.entered()
 
@@ -116,7 +116,7 @@ def _entering(watcher: Watcher) -> Callable[..., None]:
 
 
 def _leaving(watcher: Watcher) -> Callable[..., None]:
-    def hook(module: nn.Module, args: Any, output: Tensor | Any) -> None:
+    def hook(_module: nn.Module, _args: Any, output: Any) -> None:
         if watcher in _active.get():
             watcher.left(finished=output is not None)
 
