@@ -1,0 +1,377 @@
+"""What each head of a model does on a text: scores from observers, each beside what a head without preferences gets.
+
+A score is the share of a query's attention that falls on one kind of key, averaged over the queries that have a choice:
+with n_i visible keys, c_i of them of the kind, query i counts where 0 < c_i < n_i.
+
+    score  = mean_i sum_{j of the kind} p_ij          chance = mean_i c_i / n_i          over the same queries
+
+Chance is exact: it is the score of a head that spreads uniformly over the keys that the model's own mask shows, so it
+follows causal masks, windows and padding by itself. No pattern is stored; memory is O(T) a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
+from headwise.models import observe as observing
+from headwise.models import sites as sites_of
+from headwise.observers import Accumulator, Entropy, Frame, MassOn, MassWhere, Observer, Tile, Whole, named
+
+__all__ = ["BROAD", "KINDS", "LOCAL", "MIXED", "Head", "Kind", "Reading", "kind_of", "lift", "score_heads"]
+
+LOCAL = 8  #: "local" keys are those less than this far from the query, the query's own token included.
+BROAD = 0.8  #: a head is broad where its relative entropy is at least this.
+
+
+class Kind(NamedTuple):
+    """One thing that a head may do.
+
+    Attributes:
+        name: key in ``Head.scores``.
+        letter: one letter for grids.
+        title: for people.
+        means: what the score counts.
+        margin: a head is of the kind only where its lift over chance is at least this.
+        source: where the kind was described.
+    """
+
+    name: str
+    letter: str
+    title: str
+    means: str
+    margin: float
+    source: str
+
+
+# The margins were set by looking at SmolLM2 and MiniLM on prose. Half of what repeats there are words like "the", which
+# induction and duplicate heads ignore, so a tenth of the room above chance, four times chance itself, is much already.
+_KINDS = (
+    Kind("previous_token", "P", "previous token", "the key just before the query", 0.25, "Voita et al. 2019"),
+    Kind("next_token", "N", "next token", "the key just after the query", 0.25, "Clark et al. 2019"),
+    Kind(
+        "induction", "I", "induction", "keys that followed an earlier copy of the query's token", 0.1,
+        "Olsson et al. 2022",
+    ),
+    Kind("duplicate_token", "D", "duplicate token", "earlier copies of the query's token", 0.1, "Wang et al. 2022"),
+    Kind("first_token", "F", "first-token sink", "the first token", 0.3, "Xiao et al. 2023"),
+    Kind("separator", "S", "separator", "special tokens after the first, such as [SEP]", 0.3, "Clark et al. 2019"),
+    Kind("local", "L", "local", f"keys less than {LOCAL} tokens away, its own included", 0.3, "Clark et al. 2019"),
+    Kind(
+        "broad", "B", "broad", "entropy over its maximum, the log of the number of visible keys", 0.0,
+        "Clark et al. 2019",
+    ),
+)  # fmt: skip
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _KINDS}  #: by name, in the order in which they are shown.
+# The kinds that claim a head first, and those that claim what these leave; see kind_of.
+_SEEKING = ("induction", "duplicate_token", "previous_token", "next_token")
+_RESTING = ("local", "separator", "first_token")
+MIXED = Kind("mixed", "·", "mixed", "none of these clears its chance level by its margin", 0.0, "")
+
+
+@dataclass(frozen=True)
+class Head:
+    """What one head does on one text.
+
+    Attributes:
+        layer: index of its site in ``hw.sites(model)``.
+        head: index of the query head.
+        site: the site's name.
+        kind: a key of ``KINDS``, or "mixed".
+        scores: by kind, 0 to 1. A kind for which no query of the text has a choice (nothing repeats, no key lies
+            ahead under a causal mask) is absent, not zero.
+        chance: by kind, what a head that spreads uniformly over the visible keys scores on the same queries.
+        entropy: mean over the queries that see at least two keys, in nats.
+    """
+
+    layer: int
+    head: int
+    site: str
+    kind: str
+    scores: Mapping[str, float]
+    chance: Mapping[str, float]
+    entropy: float
+
+    def lift(self, kind: str) -> float:
+        """How far the score of a kind lies above chance, 0 = at chance, 1 = all of the attention; 0 where absent."""
+        return lift(self.scores[kind], self.chance[kind]) if kind in self.scores else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What one forward of a model told.
+
+    Attributes:
+        heads: one ``Head`` a head, layer by layer.
+        queries: by kind, how many queries its score is a mean over (at the first site).
+        causal: no query of any site sees a key ahead of it.
+        seen: the answers of the caller's own observers, as of ``hw.observe``.
+        output: what the model returned.
+    """
+
+    heads: tuple[Head, ...]
+    queries: Mapping[str, int]
+    causal: bool
+    seen: Any
+    output: Any
+
+
+def lift(score: float, chance: float) -> float:
+    """``(score - chance) / (1 - chance)``: the part of the room above chance that a head takes up.
+
+    Example:
+        >>> lift(0.5, 0.0)
+        0.5
+        >>> lift(0.25, 0.25)
+        0.0
+    """
+    return (score - chance) / (1 - chance) if chance < 1 else 0.0
+
+
+def kind_of(scores: Mapping[str, float], chance: Mapping[str, float]) -> str:
+    """Which kind a head is of, or "mixed".
+
+    What a head does where there is something to do says more than where it rests, and resting on the first token is
+    what most heads of a causal model do most of the time (Xiao et al. 2023). So the kinds that look for something,
+    induction, duplicate, previous and next token, come first: the one whose lift is the largest multiple of its margin
+    (``Kind.margin``), if that is at least 1. Then, by the same rule, local, separator and first token. Then broad: a
+    relative entropy of at least ``BROAD`` (a uniform head has 1). Else mixed.
+
+    Args:
+        scores: by kind.
+        chance: by kind.
+
+    Returns:
+        A key of ``KINDS``, or "mixed".
+
+    Example:
+        >>> kind_of({"previous_token": 0.6, "first_token": 0.3}, {"previous_token": 0.1, "first_token": 0.1})
+        'previous_token'
+        >>> kind_of({"previous_token": 0.1}, {"previous_token": 0.1})
+        'mixed'
+    """
+    for group in (_SEEKING, _RESTING):
+        margins = {name: lift(scores[name], chance[name]) / KINDS[name].margin for name in group if name in scores}
+        best = max(margins, key=margins.__getitem__, default=None)
+        if best is not None and margins[best] >= 1:
+            return best
+    return "broad" if scores.get("broad", 0.0) >= BROAD else MIXED.name
+
+
+def score_heads(
+    model: nn.Module,
+    input_ids: Tensor,
+    attention_mask: Tensor | None = None,
+    *,
+    separators: Tensor | None = None,
+    observe: Sequence[Any] = (),
+) -> Reading:
+    """Runs a model once and scores every head of it; works at any length that the model takes.
+
+    Args:
+        model: a transformers model whose layers attend from the tokens to the tokens: a decoder or an encoder.
+        input_ids: int64 [B, T].
+        attention_mask: [B, T], 1 = a real token; None = all are. Padding enters no score.
+        separators: bool [B, T], which tokens are separators; None = the text has none.
+        observe: more observers to ask in the same pass; their answers are in ``Reading.seen``.
+
+    Returns:
+        The reading: ``.heads``, one ``Head`` each.
+
+    Raises:
+        ShapeError: input_ids, attention_mask and separators do not fit together.
+        SpecError: fewer than two tokens, or an observer named like one of the questions asked here.
+        UnsupportedError: an encoder-decoder model, or attention that does not go through transformers' interface.
+
+    Sources: induction: Olsson et al. 2022 (arXiv 2209.11895); previous token: Voita et al. 2019 (arXiv 1905.09418),
+    Olsson et al.; next token, separator and broad heads: Clark et al. 2019 (arXiv 1906.04341); first-token sinks: Xiao
+    et al. 2023 (arXiv 2309.17453); duplicate tokens: Wang et al. 2022 (arXiv 2211.00593). They average over all queries
+    or over random repeats of tokens; here each score is over those queries of a natural text that have a choice.
+
+    Example:
+        >>> import torch
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(
+        ...     GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=16, n_positions=8)
+        ... ).eval()
+        >>> reading = score_heads(model, torch.tensor([[3, 4, 5, 3, 4, 6]]))
+        >>> [(head.layer, head.head) for head in reading.heads]
+        [(0, 0), (0, 1), (1, 0), (1, 1)]
+        >>> round(reading.heads[0].chance["first_token"], 3)  # (1/2 + 1/3 + 1/4 + 1/5 + 1/6) / 5
+        0.29
+    """
+    _check(model, input_ids, attention_mask, separators)
+    questions = _questions(input_ids, attention_mask, separators)
+    asked = [
+        *questions.values(),
+        Entropy(name="score:entropy"),
+        _Uniform(tuple(questions.values()), name="score:uniform"),
+        *observe,
+    ]
+    named(asked)  # a clash of names is said before the model runs
+    batch = (
+        {"input_ids": input_ids}
+        if attention_mask is None
+        else {"input_ids": input_ids, "attention_mask": attention_mask}
+    )
+    with observing(model, *asked) as seen, torch.no_grad():
+        output = model(**batch)
+    heads: list[Head] = []
+    queries: dict[str, int] = {}
+    ahead = False
+    for layer, site in enumerate(seen.sites):
+        answers = seen[site]
+        table = _Table.of(answers, list(questions))
+        queries = queries or table.queries
+        ahead = ahead or bool((answers["score:uniform"][:, :, list(questions).index("next_token")] > 0).any())
+        heads += table.heads(layer, site)
+    return Reading(tuple(heads), queries, not ahead, seen, output)
+
+
+def _check(model: nn.Module, ids: Tensor, mask: Tensor | None, separators: Tensor | None) -> None:
+    if ids.dim() != 2 or ids.is_floating_point():
+        raise ShapeError(
+            sentence("score_heads", "input_ids does not fit", "it is int64 [B,T]", axes("input_ids", ids, "B T"))
+        )
+    for name, tensor in (("attention_mask", mask), ("separators", separators)):
+        if tensor is not None and tensor.shape != ids.shape:
+            shapes = f"{axes('input_ids', ids, 'B T')}, {axes(name, tensor, 'B T')}"
+            raise ShapeError(sentence("score_heads", f"{name} does not fit input_ids", "both are [B,T]", shapes))
+    if ids.shape[1] < 2:
+        raise SpecError(
+            sentence("score_heads", f"the text has {ids.shape[1]} tokens", "a head has a choice from two tokens on")
+        )
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        raise UnsupportedError(
+            sentence(
+                "score_heads",
+                f"{type(model).__name__} is an encoder-decoder model",
+                "scores are of heads that attend from a text to itself",
+                todo="Score its encoder, model.get_encoder().",
+            )
+        )
+    sites_of(model)  # refuses a model that cannot be watched, before anything is computed
+
+
+def _questions(ids: Tensor, mask: Tensor | None, separators: Tensor | None) -> dict[str, Observer]:
+    """For each kind that is a share of attention, the observer that measures it, [B, H, T] each."""
+    B, T = ids.shape
+    real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    labels = ids.masked_fill(~real, -1)
+    shifted = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=-1)
+    at = torch.arange(T, device=ids.device)
+    near = at[:, None] + torch.arange(1 - LOCAL, LOCAL, device=ids.device)
+    near = torch.where((near >= 0) & (near < T), near, -1)
+    first = real.int().argmax(1)[:, None, None].expand(B, T, 1)
+    found: dict[str, Observer] = {
+        "induction": MassWhere(labels, shifted, name="score:induction"),
+        "duplicate_token": MassWhere(labels, labels, name="score:duplicate_token"),
+        "previous_token": MassOn((at - 1)[:, None], name="score:previous_token"),
+        "next_token": MassOn(torch.where(at + 1 < T, at + 1, -1)[:, None], name="score:next_token"),
+        "local": MassOn(near, name="score:local"),
+        "first_token": MassOn(first, name="score:first_token"),
+    }
+    if separators is not None and bool(separators.any()):
+        most = int(separators.sum(1).max())
+        ranked = separators.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+        chosen = torch.where(separators.gather(1, ranked), ranked, -1)[:, None].expand(B, T, most)
+        found["separator"] = MassOn(chosen, name="score:separator")
+    return found
+
+
+class _Counting:
+    """Accumulates the questions over tiles in which every visible cell counts 1; the last table is visible keys."""
+
+    def __init__(self, frame: Frame, questions: Sequence[Observer]) -> None:
+        self.frame = frame
+        self.parts: list[Any] = [question.begin(frame) for question in questions]
+        self.visible = frame.zeros(frame.geometry.T)
+
+    def see(self, tile: Tile) -> None:
+        cells = tile.cells
+        b, _, n, m = cells.shape
+        ones = torch.ones((1, 1, 1, 1), dtype=tile.p.dtype, device=tile.p.device)
+        seen = ones if tile.visible is None else tile.visible.to(tile.p.dtype)
+        # One head stands for all where the mask is the same for all; the sums broadcast over the rest.
+        seen = seen.expand(b, seen.shape[1], n, m)
+        for part in self.parts:
+            part.see(replace(tile, p=seen))
+        b_at, h_at = self.frame.at(cells)
+        self.visible[b_at, h_at, cells.rows] += seen.sum(-1)
+
+    def merge(self, other: _Counting) -> None:
+        for mine, theirs in zip(self.parts, other.parts, strict=True):
+            mine.merge(theirs)
+        self.visible += other.visible
+
+    def result(self) -> Tensor:
+        return torch.stack([*(part.result() for part in self.parts), self.visible], dim=2)
+
+
+@dataclass(frozen=True, eq=False)
+class _Uniform(Observer):
+    """For each question about mass, how many keys of each query it is about; the last entry counts all visible keys.
+
+    The counts come from the tiles' own masks, so they are right for whatever mask a model uses, and divided by the
+    last entry they are the answers of a head that spreads uniformly. Returns [B, H, questions + 1, T].
+    """
+
+    questions: tuple[Observer, ...]
+
+    def begin(self, frame: Frame) -> Accumulator:
+        return _Counting(frame, self.questions)
+
+    def define(self, whole: Whole) -> Tensor:
+        ones = whole.visible.to(whole.p.dtype).expand_as(whole.p)
+        counts = [question.define(replace(whole, p=ones)) for question in self.questions]
+        return torch.stack([*counts, ones.sum(-1)], dim=2)
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Scores and chances of one site, by kind float64 [H], and over how many queries."""
+
+    scores: dict[str, Tensor]
+    chances: dict[str, Tensor]
+    queries: dict[str, int]
+    entropy: Tensor
+
+    @classmethod
+    def of(cls, answers: Mapping[str, Any], kinds: list[str]) -> _Table:
+        """Averages what was observed over the queries that have a choice."""
+        counts = answers["score:uniform"].double()
+        n = counts[:, :, -1]
+        scores, chances, queries = {}, {}, {}
+        for at, kind in enumerate(kinds):
+            c = counts[:, :, at]
+            choice = (c > 0) & (c < n)
+            if not bool(choice.any((0, 2)).all()):
+                continue
+            scores[kind] = _mean(answers[f"score:{kind}"].double(), choice)
+            chances[kind] = _mean(c / n.clamp(min=1), choice)
+            queries[kind] = int(choice[:, 0].sum())
+        several = n >= 2
+        nats = answers["score:entropy"].double()
+        scores["broad"] = _mean(nats / n.clamp(min=2).log(), several)
+        chances["broad"] = torch.ones_like(scores["broad"])
+        queries["broad"] = int(several[:, 0].sum())
+        return cls(scores, chances, queries, _mean(nats, several))
+
+    def heads(self, layer: int, site: str) -> list[Head]:
+        """One ``Head`` for each head of the site."""
+        found = []
+        for head in range(len(self.entropy)):
+            scores = {kind: float(self.scores[kind][head]) for kind in KINDS if kind in self.scores}
+            chance = {kind: float(self.chances[kind][head]) for kind in scores}
+            found.append(Head(layer, head, site, kind_of(scores, chance), scores, chance, float(self.entropy[head])))
+        return found
+
+
+def _mean(values: Tensor, where: Tensor) -> Tensor:
+    """Mean over batch and queries of [B, H, T] at chosen places: [H]."""
+    return torch.where(where, values, 0.0).sum((0, 2)) / where.sum((0, 2)).clamp(min=1)
