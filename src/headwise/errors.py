@@ -85,7 +85,9 @@ def sentence(who: str, what: str, rule: str = "", shapes: str = "", todo: str = 
     """Builds an error message: ``who: what; rule. shapes. todo``.
 
     Example:
-        >>> sentence("Map", "height is 0", "height and width count cells, so both are at least 1", todo="Use 64.")
+        >>> sentence(
+        ...     "Map", "height is 0", "height and width count cells, so both are at least 1", todo="Use 64."
+        ... )
         'Map: height is 0; height and width count cells, so both are at least 1. Use 64.'
     """
     parts = [f"{who}: {what}" + (f"; {rule}" if rule else "")]

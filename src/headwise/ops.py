@@ -47,7 +47,7 @@ class Explanation:
         chosen: name of the backend that computes the output.
         reasons: for every backend one sentence: why it refuses, or "can run".
         tiles: tiles worked on and tiles of the whole pattern.
-        visible: cells that may be attended to, a head, over the batch (an upper bound where only the mask itself knows).
+        visible: cells that may be attended to, a head, over the batch (an upper bound where only the mask knows).
         notes: more lines for people.
     """
 
@@ -61,7 +61,9 @@ class Explanation:
         used, total = self.tiles
         lines = [f"{self.chosen} computes the output"]
         lines += [f"  {name}: {reason}" for name, reason in self.reasons.items()]
-        lines += [f"tiles: {used} of {total} are worked on, {total - used} are skipped; {self.visible} visible cells a head"]
+        lines += [
+            f"tiles: {used} of {total} are worked on, {total - used} are skipped; {self.visible} visible cells a head"
+        ]
         return "\n".join(lines + list(self.notes))
 
 
@@ -232,7 +234,14 @@ def _spec(
     gate: Tensor | None,
 ) -> AttentionSpec:
     if not isinstance(scores, Sequence):
-        raise SpecError(sentence("attention", f"scores is {scores!r}", "scores is a sequence of score rules", todo="Write scores=(hw.SoftCap(30.0),)."))
+        raise SpecError(
+            sentence(
+                "attention",
+                f"scores is {scores!r}",
+                "scores is a sequence of score rules",
+                todo="Write scores=(hw.SoftCap(30.0),).",
+            )
+        )
     heads = None if kv_heads is None else tuple(kv_heads)
     return AttentionSpec(mask, tuple(scores), scale, q_start, heads, sinks, dropout, gate)
 
@@ -300,7 +309,12 @@ class _Differentiable(torch.autograd.Function):
 
 
 def _first_derivatives(
-    ctx: Any, plan: Plan, rest: Sequence[Tensor], grad_out: Tensor | None, grad_lse: Tensor | None, needs: Sequence[bool]
+    ctx: Any,
+    plan: Plan,
+    rest: Sequence[Tensor],
+    grad_out: Tensor | None,
+    grad_lse: Tensor | None,
+    needs: Sequence[bool],
 ) -> Any:
     backend: Backend = ctx.backend
     facts = RowFacts(*rest[2:]) if ctx.has_facts else None

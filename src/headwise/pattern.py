@@ -154,7 +154,7 @@ class Pattern:
 
     @property
     def dtype(self) -> torch.dtype:
-        """dtype of the probabilities: float32, or float64 for float64 operands."""
+        """Dtype of the probabilities: float32, or float64 for float64 operands."""
         return self._plan.dtype
 
     def __repr__(self) -> str:
@@ -243,7 +243,8 @@ class Pattern:
                     f"{what} are {cells:,} probabilities, {cells * 4 / 2**30:.1f} GiB",
                     f"at most {DENSE_LIMIT:,} are handed out at once",
                     repr(self),
-                    "Ask for what you need instead: p[b, h, rows, cols], p.map(256, 256), p.top_keys(8), p.received(), p.entropy().",
+                    "Ask for what you need instead: p[b, h, rows, cols], p.map(256, 256), p.top_keys(8), p.received(),"
+                    " p.entropy().",
                 )
             )
 

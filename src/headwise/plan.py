@@ -77,7 +77,9 @@ class Plan:
     def uniform_groups(self) -> bool:
         """Whether query head h reads key/value head h // G."""
         group = self.geometry.H // self.geometry.Hk if self.geometry.Hk else 0
-        return self.geometry.H == group * self.geometry.Hk and all(kv == h // group for h, kv in enumerate(self.kv_heads))
+        return group * self.geometry.Hk == self.geometry.H and all(
+            kv == h // group for h, kv in enumerate(self.kv_heads)
+        )
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
@@ -136,7 +138,13 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def make_plan(
-    who: str, q: Tensor, k: Tensor, v: Tensor | None, spec: AttentionSpec, observe: Sequence[Any] = (), draw: bool = True
+    who: str,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor | None,
+    spec: AttentionSpec,
+    observe: Sequence[Any] = (),
+    draw: bool = True,
 ) -> Plan:
     """Checks a call and fills in its defaults; without ``draw`` no dropout seed is taken from torch's generator.
 
@@ -174,24 +182,61 @@ def _check_operands(who: str, q: Tensor, k: Tensor, v: Tensor | None) -> None:
         if x.dim() != 4:
             letters = "B,H,T,D" if name == "q" else "B,Hk,S," + ("D" if name == "k" else "E")
             raise ShapeError(
-                sentence(who, f"{name} has {x.dim()} axes", f"it is [{letters}]", axes(name, x, ""), "Add the missing axis with unsqueeze, or view the heads out of the model width.")
+                sentence(
+                    who,
+                    f"{name} has {x.dim()} axes",
+                    f"it is [{letters}]",
+                    axes(name, x, ""),
+                    "Add the missing axis with unsqueeze, or view the heads out of the model width.",
+                )
             )
     shapes = _shapes(q, k, v)
     for name, x in operands.items():
         if x.dtype not in _FLOATS:
-            raise ShapeError(sentence(who, f"{name} is {x.dtype}", "q, k and v are float16, bfloat16, float32 or float64", shapes))
+            raise ShapeError(
+                sentence(who, f"{name} is {x.dtype}", "q, k and v are float16, bfloat16, float32 or float64", shapes)
+            )
         if x.dtype != q.dtype:
-            raise ShapeError(sentence(who, f"{name} is {x.dtype}, q is {q.dtype}", "q, k and v share one dtype", shapes, f"Cast with {name}.to(q.dtype)."))
+            raise ShapeError(
+                sentence(
+                    who,
+                    f"{name} is {x.dtype}, q is {q.dtype}",
+                    "q, k and v share one dtype",
+                    shapes,
+                    f"Cast with {name}.to(q.dtype).",
+                )
+            )
         if x.device != q.device:
-            raise ShapeError(sentence(who, f"{name} is on {x.device}, q on {q.device}", "all operands live on one device", shapes))
+            raise ShapeError(
+                sentence(who, f"{name} is on {x.device}, q on {q.device}", "all operands live on one device", shapes)
+            )
         if x.shape[0] != q.shape[0]:
-            raise ShapeError(sentence(who, f"{name} has batch {x.shape[0]}, q has {q.shape[0]}", "q, k and v share the batch", shapes, f"Expand with {name}.expand(B, -1, -1, -1); strides are free, nothing is copied."))
+            raise ShapeError(
+                sentence(
+                    who,
+                    f"{name} has batch {x.shape[0]}, q has {q.shape[0]}",
+                    "q, k and v share the batch",
+                    shapes,
+                    f"Expand with {name}.expand(B, -1, -1, -1); strides are free, nothing is copied.",
+                )
+            )
     if k.shape[-1] != q.shape[-1]:
-        raise ShapeError(sentence(who, f"k has width {k.shape[-1]}, q has {q.shape[-1]}", "queries and keys share the width D", shapes))
+        raise ShapeError(
+            sentence(
+                who, f"k has width {k.shape[-1]}, q has {q.shape[-1]}", "queries and keys share the width D", shapes
+            )
+        )
     if q.shape[-1] == 0:
         raise ShapeError(sentence(who, "q and k have width 0", "a head needs a width D of at least 1", shapes))
     if v is not None and v.shape[1:3] != k.shape[1:3]:
-        raise ShapeError(sentence(who, f"v has {v.shape[1]} heads and {v.shape[2]} keys, k has {k.shape[1]} and {k.shape[2]}", "every key has one value", shapes))
+        raise ShapeError(
+            sentence(
+                who,
+                f"v has {v.shape[1]} heads and {v.shape[2]} keys, k has {k.shape[1]} and {k.shape[2]}",
+                "every key has one value",
+                shapes,
+            )
+        )
 
 
 def _kv_heads(who: str, given: Any, H: int, Hk: int, shapes: str) -> tuple[int, ...]:
@@ -202,7 +247,13 @@ def _kv_heads(who: str, given: Any, H: int, Hk: int, shapes: str) -> tuple[int, 
             good = [n for n in range(1, H + 1) if H % n == 0]
             listed = " or ".join([", ".join(map(str, good[:-1])), str(good[-1])] if len(good) > 1 else map(str, good))
             raise ShapeError(
-                sentence(who, f"k has {Hk} heads, q has {H}", "the key heads must divide the query heads", shapes, f"Use {listed} key heads, or say with kv_heads which key head each query head reads.")
+                sentence(
+                    who,
+                    f"k has {Hk} heads, q has {H}",
+                    "the key heads must divide the query heads",
+                    shapes,
+                    f"Use {listed} key heads, or say with kv_heads which key head each query head reads.",
+                )
             )
         return tuple(h // (H // Hk) for h in range(H))
     try:
@@ -211,7 +262,12 @@ def _kv_heads(who: str, given: Any, H: int, Hk: int, shapes: str) -> tuple[int, 
         raise SpecError(sentence(who, f"kv_heads is {given!r}", f"it is a list of H={H} ints")) from None
     if len(heads) != H or not all(0 <= n < Hk for n in heads):
         raise SpecError(
-            sentence(who, f"kv_heads is {list(heads)}", f"it names, for each of the H={H} query heads, a key/value head 0 to {Hk - 1}", shapes)
+            sentence(
+                who,
+                f"kv_heads is {list(heads)}",
+                f"it names, for each of the H={H} query heads, a key/value head 0 to {Hk - 1}",
+                shapes,
+            )
         )
     return heads
 
@@ -228,7 +284,9 @@ def _q_start(who: str, given: Any, B: int, T: int, S: int, device: torch.device,
     if given.dim() == 0:
         return int(given)
     if given.device != device:
-        raise ShapeError(sentence(who, f"q_start is on {given.device}, q on {device}", "all operands live on one device", shapes))
+        raise ShapeError(
+            sentence(who, f"q_start is on {given.device}, q on {device}", "all operands live on one device", shapes)
+        )
     return given.to(torch.int64)
 
 
@@ -243,10 +301,20 @@ def _scale(who: str, given: Any, D: int) -> float:
 def _check_options(who: str, spec: AttentionSpec, geometry: Geometry, shapes: str) -> None:
     if spec.mask is not None and not isinstance(spec.mask, Mask):
         shown = f"a {spec.mask.dtype} tensor" if isinstance(spec.mask, Tensor) else repr(spec.mask)
-        todo = "Wrap a bool keep-mask (True = may attend) in hw.Dense(keep); a float mask that is added goes in scores=(hw.Bias(tensor),)."
+        todo = (
+            "Wrap a bool keep-mask (True = may attend) in hw.Dense(keep); a float mask that is added goes in"
+            " scores=(hw.Bias(tensor),)."
+        )
         raise SpecError(sentence(who, f"mask is {shown}", "a mask is one of headwise's masks", todo=todo))
     if isinstance(spec.scores, Rules) or not all(isinstance(rule, Rules) for rule in spec.scores):
-        raise SpecError(sentence(who, f"scores is {spec.scores!r}", "scores is a sequence of score rules", todo="Write scores=(hw.SoftCap(30.0),)."))
+        raise SpecError(
+            sentence(
+                who,
+                f"scores is {spec.scores!r}",
+                "scores is a sequence of score rules",
+                todo="Write scores=(hw.SoftCap(30.0),).",
+            )
+        )
     for part in ([] if spec.mask is None else [spec.mask]) + list(spec.scores):
         part.check(geometry)
     if isinstance(spec.dropout, bool) or not isinstance(spec.dropout, (int, float)) or not 0 <= spec.dropout < 1:
@@ -261,10 +329,24 @@ def _check_options(who: str, spec: AttentionSpec, geometry: Geometry, shapes: st
             raise SpecError(sentence(who, f"{name} is {found}", f"{name} is a float tensor"))
         if tuple(value.shape) not in allowed:
             rule = f"it is {' or '.join(str(list(shape)) for shape in allowed)}"
-            raise ShapeError(sentence(who, f"{name} does not fit the call", rule, axes(name, value, "B H T"[: 2 * value.dim() - 1]) + ", " + shapes))
+            raise ShapeError(
+                sentence(
+                    who,
+                    f"{name} does not fit the call",
+                    rule,
+                    axes(name, value, "B H T"[: 2 * value.dim() - 1]) + ", " + shapes,
+                )
+            )
     held = [("the mask", t) for t in (spec.mask.tensors() if spec.mask else ())]
     held += [(type(r).__name__, p) for r in spec.scores if (p := r.parameter()) is not None]
     held += [(name, value) for name, value, _ in options if value is not None]
     for name, tensor in held:
         if tensor.device != geometry.device:
-            raise ShapeError(sentence(who, f"{name} holds a tensor on {tensor.device}, q is on {geometry.device}", "all operands live on one device", shapes))
+            raise ShapeError(
+                sentence(
+                    who,
+                    f"{name} holds a tensor on {tensor.device}, q is on {geometry.device}",
+                    "all operands live on one device",
+                    shapes,
+                )
+            )

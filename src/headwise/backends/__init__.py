@@ -60,7 +60,9 @@ def _named(who: str, plan: Plan, wanted: Any) -> Backend:
         backend = by_name[wanted]
     elif isinstance(wanted, type) or not isinstance(wanted, Backend):
         raise SpecError(
-            sentence(who, f"backend is {wanted!r}", "a backend is a name or an object with name, refuse, forward, backward")
+            sentence(
+                who, f"backend is {wanted!r}", "a backend is a name or an object with name, refuse, forward, backward"
+            )
         )
     reason = backend.refuse(plan)
     if reason is not None:
@@ -78,7 +80,11 @@ def _warn(who: str, plan: Plan) -> None:
         return
     _warned.add(reason)
     warnings.warn(
-        sentence(who, "the reference backend runs, which forms the whole T x S pattern", f"{TABLE[-2].name} refuses: {reason}"),
+        sentence(
+            who,
+            "the reference backend runs, which forms the whole T x S pattern",
+            f"{TABLE[-2].name} refuses: {reason}",
+        ),
         RuntimeWarning,
         stacklevel=4,
     )

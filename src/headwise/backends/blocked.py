@@ -335,9 +335,7 @@ def survey(plan: Plan, facts: RowFacts | None, frame: Frame, observers: dict[str
         return {name: accumulator.result() for name, accumulator in found.items()}
 
 
-def _tiles(
-    worker: _Worker, rows: slice, wanted: slice, facts: RowFacts | None, values: bool
-) -> Iterator[Tile]:
+def _tiles(worker: _Worker, rows: slice, wanted: slice, facts: RowFacts | None, values: bool) -> Iterator[Tile]:
     """Exact tiles of one block of rows that meet the wanted keys; at least one, so that its row facts are seen."""
     plan, chunk = worker.plan, worker.chunk
     q = worker.queries(rows)

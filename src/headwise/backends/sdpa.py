@@ -45,7 +45,7 @@ class Sdpa:
         if not hasattr(torch.ops.aten, _OP):
             return f"torch {torch.__version__} has no fused attention kernel for CPU"
         if spec.scores:
-            return f"{type(spec.scores[0]).__name__} changes the scores, which torch's kernel cannot do without a T x S bias"
+            return f"torch's kernel cannot do {type(spec.scores[0]).__name__} without a T x S bias"
         if spec.sinks is not None:
             return "torch's kernel has no sinks"
         if spec.dropout > 0:
@@ -89,7 +89,7 @@ class Sdpa:
     def backward(
         self, plan: Plan, result: Result, grad_out: Tensor | None, grad_lse: Tensor | None, needs: Sequence[bool]
     ) -> Tangents:
-        """torch's own backward kernel, piece by piece; it knows no gradient of lse, so none comes here."""
+        """Torch's own backward kernel, piece by piece; it knows no gradient of lse, so none comes here."""
         assert plan.v is not None and grad_out is not None and grad_lse is None
         pieces = _pieces(plan)
         assert pieces is not None
@@ -107,7 +107,7 @@ class Sdpa:
                 scale=plan.scale,
             )
             q[rows], k[keys], v[keys] = found
-        return Tangents(*(g if need else None for g, need in zip((q, k, v), needs, strict=False)), parameters=())
+        return Tangents(q if needs[0] else None, k if needs[1] else None, v if needs[2] else None, ())
 
 
 def _operands(plan: Plan, piece: _Piece) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ SCRATCH = 2**20  # cells of a tile over all heads of a chunk: 4 MiB of float32
 
 
 def chunks(plan: Plan, batch: slice, heads: slice) -> Iterator[Chunk]:
-    """Cuts batch rows and query heads into chunks whose tiles fit the scratch, key/value heads unbroken where possible."""
+    """Cuts batch rows and query heads into chunks whose tiles fit the scratch, groups of heads unbroken."""
     mask = plan.spec.mask
     geometry = plan.geometry
     tile = max(1, min(ROWS, geometry.T) * min(KEYS, geometry.S))
@@ -69,7 +70,7 @@ def key_tiles(plan: Plan, batch: slice, rows: slice, width: int = KEYS) -> list[
     if single and first < last:
         cuts = sorted({start, first, last, stop})
     tiles = []
-    for a, b in zip(cuts, cuts[1:], strict=False):
+    for a, b in pairwise(cuts):
         bare = single and first <= a and b <= last
         for j in range(a, b, width):
             tile = slice(j, min(j + width, b))

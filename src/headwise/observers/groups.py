@@ -111,9 +111,13 @@ class MassOn(Observer):
                     axes("targets", self.targets, "B T K"),
                 )
             )
-        if self.targets.numel() and not (-1 <= int(self.targets.min()) and int(self.targets.max()) < geometry.S):
+        if self.targets.numel() and not (int(self.targets.min()) >= -1 and int(self.targets.max()) < geometry.S):
             raise SpecError(
-                sentence("MassOn", f"targets run from {int(self.targets.min())} to {int(self.targets.max())}", f"a target is a key 0 to S - 1 = {geometry.S - 1}, or -1 for none")
+                sentence(
+                    "MassOn",
+                    f"targets run from {int(self.targets.min())} to {int(self.targets.max())}",
+                    f"a target is a key 0 to S - 1 = {geometry.S - 1}, or -1 for none",
+                )
             )
 
     def begin(self, frame: Frame) -> Accumulator:
@@ -206,6 +210,8 @@ class _Segments:
             self._add(tile.p[part], q, k, self.total[place, h])
 
     def _add(self, p: Tensor, q: Tensor, k: Tensor, total: Tensor) -> None:
+        if k.numel() == 0:
+            return  # the tile of a row block that sees no key
         # A tile meets few groups, so its columns are summed by a product with their one-hot table; but a NaN row must
         # not reach groups whose keys it does not see, and a product would carry it there.
         names, k_of = k.unique(return_inverse=True)
@@ -266,7 +272,10 @@ class Segments(Observer):
         geometry = whole.geometry
         out = whole.p.new_zeros((geometry.B, geometry.H, _groups(self.q_ids), _groups(self.k_ids)))
         for b in range(geometry.B):
-            q, k = _part(_batched(self.q_ids, 1), slice(b, b + 1))[0], _part(_batched(self.k_ids, 1), slice(b, b + 1))[0]
+            q, k = (
+                _part(_batched(self.q_ids, 1), slice(b, b + 1))[0],
+                _part(_batched(self.k_ids, 1), slice(b, b + 1))[0],
+            )
             for c in range(out.shape[-1]):
                 rows = whole.p[b][..., k == c].sum(-1)
                 for a in range(out.shape[-2]):

@@ -102,6 +102,7 @@ class _Offsets:
             counts = diagonal_sums(ones)
         else:
             seen = tile.visible[part] if tile.visible.shape[0] > 1 else tile.visible
+            seen = seen.expand(-1, -1, span(rows), span(keys))  # a mask may be one row or one column for all
             counts = diagonal_sums(seen[..., near].to(sums.dtype))
         # Entry e holds keys at j - pos = (lo - first) + e - (n - 1), so d = pos - j falls as e rises.
         width = sums.shape[-1]
@@ -274,10 +275,10 @@ class Contributions(NamedTuple):
     by_query: Tensor
 
 
-def _value_norms(v: Tensor, w_o: Tensor, heads: slice) -> Tensor:
-    """``||v_j W_O^h||`` for v [b, h, m, E] and w_o [M, H*E], through the E x E Gram matrix of each head: [b, h, m]."""
+def _value_norms(v: Tensor, w_o: Tensor, heads: slice, of: int) -> Tensor:
+    """``||v_j W_O^h||`` for v [b, h, m, E] and w_o [M, of*E], through the E x E Gram matrix of each head: [b, h, m]."""
     width = v.shape[-1]
-    per_head = w_o.detach().double().unflatten(1, (-1, width))[:, heads]  # M, h, E
+    per_head = w_o.detach().double().unflatten(1, (of, width))[:, heads]  # M, h, E
     gram = torch.einsum("mhe,mhf->hef", per_head, per_head)
     wide = v.double()
     return torch.linalg.vecdot(wide @ gram, wide).clamp(min=0).sqrt().to(v.dtype)
@@ -295,7 +296,7 @@ class _Contribution:
         b, h = self.frame.at(tile.cells)
         place = (b, h, tile.cells.keys)
         if not bool(self.known[place].all()):
-            self.norms[place] = _value_norms(tile.v, self.w_o, tile.cells.heads)
+            self.norms[place] = _value_norms(tile.v, self.w_o, tile.cells.heads, tile.cells.geometry.H)
             self.known[place] = True
         norms = self.norms[place]
         # A hidden value may hold anything: it must not meet its zero probability.
@@ -341,10 +342,16 @@ class Contribution(Observer):
         if not isinstance(self.w_o, Tensor) or self.w_o.dim() != 2 or self.w_o.shape[1] != geometry.H * geometry.E:
             shown = axes("w_o", self.w_o, "M H*E") if isinstance(self.w_o, Tensor) else type(self.w_o).__name__
             raise ShapeError(
-                sentence("Contribution", f"{shown} does not fit the call", f"w_o is [M,H*E={geometry.H * geometry.E}], the weight of the output projection")
+                sentence(
+                    "Contribution",
+                    f"{shown} does not fit the call",
+                    f"w_o is [M,H*E={geometry.H * geometry.E}], the weight of the output projection",
+                )
             )
         if not has_values:
-            raise SpecError(sentence("Contribution", "this pattern has no values", "it weighs p with v", todo="Give v to Pattern."))
+            raise SpecError(
+                sentence("Contribution", "this pattern has no values", "it weighs p with v", todo="Give v to Pattern.")
+            )
 
     def begin(self, frame: Frame) -> Accumulator:
         return _Contribution(frame, self.w_o)

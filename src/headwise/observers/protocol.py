@@ -165,7 +165,7 @@ def named(observers: Sequence[Any]) -> dict[str, Any]:
         observers = [observers]
     found: dict[str, Any] = {}
     for observer in observers:
-        if isinstance(observer, type) or not (isinstance(observer, Observer) or isinstance(observer, Accumulator)):
+        if isinstance(observer, type) or not isinstance(observer, (Observer, Accumulator)):
             shown = f"the class {observer.__name__}" if isinstance(observer, type) else repr(observer)
             raise SpecError(
                 sentence(
@@ -180,7 +180,12 @@ def named(observers: Sequence[Any]) -> dict[str, Any]:
             name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(observer).__name__).lower()
         if name in found:
             raise SpecError(
-                sentence("observe", f"two observers are named {name!r}", "each answer has one key", todo='Give one a name: hw.Entropy(name="second").')
+                sentence(
+                    "observe",
+                    f"two observers are named {name!r}",
+                    "each answer has one key",
+                    todo='Give one a name: hw.Entropy(name="second").',
+                )
             )
         found[name] = observer
     return found

@@ -138,8 +138,8 @@ class Map(Observer):
         if pool not in ("mean", "max"):
             raise SpecError(sentence("Map", f"pool is {pool!r}", 'pool is "mean" or "max"'))
         values = {"height": height, "width": width, "rows_of": rows, "cols_of": cols, "pool": pool, "name": name}
-        for field, value in values.items():
-            object.__setattr__(self, field, value)
+        for field, given in values.items():
+            object.__setattr__(self, field, given)
 
     def check(self, geometry: Geometry, has_values: bool) -> None:
         _plain("Map", "rows", self.rows_of, geometry.T)

@@ -3,21 +3,11 @@
 from headwise.spec.attention import AttentionSpec
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals
-from headwise.spec.masks import (
-    And,
-    Blocks,
-    Causal,
-    Chunks,
-    Dense,
-    Documents,
-    Mask,
-    Or,
-    Padding,
-    Prefix,
-    Rule,
-    Window,
-)
+from headwise.spec.masks import And, Mask, Or
+from headwise.spec.positions import Causal, Chunks, Prefix, Window
 from headwise.spec.scores import Alibi, Bias, RelativeBias, Rules, ScoreRule, SoftCap
+from headwise.spec.tokens import Documents, Padding
+from headwise.spec.written import Blocks, Dense, Rule
 
 __all__ = [
     "Alibi",

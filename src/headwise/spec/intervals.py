@@ -16,7 +16,7 @@ from headwise.spec.geometry import Geometry
 
 __all__ = ["MAX_RUNS", "Intervals", "runs_of_equal", "runs_of_true"]
 
-# More runs a row than this are not worth comparing one by one: only their hull is kept, and a tile asks the mask itself.
+# More runs a row than this are not worth comparing one by one: only their hull is kept, and a tile asks the mask.
 MAX_RUNS = 32
 
 Bounds = Callable[[slice, slice], tuple[Tensor, Tensor]]

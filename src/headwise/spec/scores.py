@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.spec.checks import broadcastable
 from headwise.spec.geometry import Cells, Geometry
-from headwise.spec.masks import broadcastable
 
 __all__ = ["Alibi", "Bias", "RelativeBias", "Rules", "ScoreRule", "SoftCap"]
 
@@ -69,7 +69,10 @@ class SoftCap(Rules):
     Example:
         >>> import torch, headwise as hw
         >>> q = k = torch.full((1, 1, 1, 1), 10.0)
-        >>> round(hw.attend(q, k, k, scores=(hw.SoftCap(5.0),), observe=[hw.MaxLogit()]).seen["max_logit"].item(), 4)
+        >>> round(
+        ...     hw.attend(q, k, k, scores=(hw.SoftCap(5.0),), observe=[hw.MaxLogit()]).seen["max_logit"].item(),
+        ...     4,
+        ... )
         5.0
     """
 
@@ -150,7 +153,7 @@ class RelativeBias(Rules):
     Example:
         >>> import torch, headwise as hw
         >>> x = torch.zeros(1, 1, 2, 4)
-        >>> table = torch.tensor([[0.0, 9.0, 0.0]])      # distance -1, 0, 1
+        >>> table = torch.tensor([[0.0, 9.0, 0.0]])  # distance -1, 0, 1
         >>> hw.Pattern(x, x, scores=(hw.RelativeBias(table, zero=1),))[0, 0].round(decimals=3)
         tensor([[1., 0.],
                 [0., 1.]])
@@ -163,7 +166,12 @@ class RelativeBias(Rules):
         _float_tensor("RelativeBias", "table", self.table, "H R")
         if self.table.dim() != 2 or self.table.shape[1] < 1:
             raise ShapeError(
-                sentence("RelativeBias", "table has the wrong shape", "it is [H,R], R at least 1", axes("table", self.table, "H R"))
+                sentence(
+                    "RelativeBias",
+                    "table has the wrong shape",
+                    "it is [H,R], R at least 1",
+                    axes("table", self.table, "H R"),
+                )
             )
         if isinstance(self.zero, bool) or not isinstance(self.zero, int):
             raise SpecError(sentence("RelativeBias", f"zero is {self.zero!r}", "it is an int, the entry of distance 0"))
@@ -276,7 +284,12 @@ class ScoreRule(Rules):
         if not isinstance(out, Tensor) or out.shape != score.shape:
             found = axes("result", out, "b h n m") if isinstance(out, Tensor) else type(out).__name__
             raise ShapeError(
-                sentence("ScoreRule", f"fn returned {found}", "it returns scores of the shape it was given", axes("score", score, "b h n m"))
+                sentence(
+                    "ScoreRule",
+                    f"fn returned {found}",
+                    "it returns scores of the shape it was given",
+                    axes("score", score, "b h n m"),
+                )
             )
         return out.to(score.dtype)
 

@@ -1,0 +1,86 @@
+"""Checks that masks and score rules share, each with its one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.spec.geometry import Geometry
+
+__all__ = ["bool_only", "broadcastable", "column", "fits", "int_vector", "rows_of"]
+
+
+def int_vector(who: str, name: str, value: Any, geometry: Geometry | None) -> None:
+    """Checks an int, or an integer tensor [B]."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return
+    if not isinstance(value, Tensor) or value.dtype == torch.bool or value.is_floating_point() or value.dim() != 1:
+        found = axes(name, value, "B") + f" of {value.dtype}" if isinstance(value, Tensor) else repr(value)
+        raise SpecError(sentence(who, f"{name} is {found}", "it is an int, or an integer tensor [B]"))
+    if geometry is not None and value.shape[0] != geometry.B:
+        raise ShapeError(
+            sentence(
+                who,
+                f"{name} has {value.shape[0]} entries, the batch has {geometry.B} rows",
+                "it holds one number a batch row",
+                axes(name, value, "B"),
+            )
+        )
+
+
+def bool_only(who: str, name: str, value: Any, letters: str) -> None:
+    """Checks that a mask is a bool tensor: one of numbers is ambiguous, so it is refused."""
+    if not isinstance(value, Tensor):
+        raise SpecError(sentence(who, f"{name} is a {type(value).__name__}", f"it is a bool tensor [{letters}]"))
+    if value.dtype == torch.bool:
+        return
+    todo = "Use .bool() if 1 means keep; add a float mask to the scores with hw.Bias(tensor)."
+    raise SpecError(
+        sentence(
+            who,
+            f"{name} is {value.dtype}",
+            "a mask of numbers is ambiguous, a keep-mask is bool with True = may attend",
+            axes(name, value, letters),
+            todo,
+        )
+    )
+
+
+def fits(who: str, name: str, value: Tensor, want: Sequence[int], letters: str) -> None:
+    """Checks a shape exactly."""
+    if tuple(value.shape) == tuple(want):
+        return
+    wanted = ",".join(f"{a}={n}" for a, n in zip(letters.split(), want, strict=True))
+    raise ShapeError(
+        sentence(who, f"{name} does not fit the call", f"it must be [{wanted}]", axes(name, value, letters))
+    )
+
+
+def broadcastable(who: str, name: str, value: Tensor, geometry: Geometry) -> None:
+    """Raises ShapeError where a tensor does not broadcast to [B, H, T, S]."""
+    want = (geometry.B, geometry.H, geometry.T, geometry.S)
+    shape = (1,) * (4 - value.dim()) + tuple(value.shape)
+    if len(shape) == 4 and all(a in (1, n) for a, n in zip(shape, want, strict=True)):
+        return
+    raise ShapeError(
+        sentence(
+            who,
+            f"{name} does not broadcast to the pattern",
+            f"each axis is 1 or that of [B={want[0]},H={want[1]},T={want[2]},S={want[3]}]",
+            axes(name, value, "B H T S"),
+        )
+    )
+
+
+def column(value: int | Tensor, geometry: Geometry) -> Tensor:
+    """An int or a tensor [B] as int64 [B or 1, 1]."""
+    return torch.as_tensor(value, dtype=torch.int64, device=geometry.device).reshape(-1, 1)
+
+
+def rows_of(tensor: Tensor, batch: slice) -> Tensor:
+    """The batch rows of a tensor whose first axis is the batch, or 1 for all of it."""
+    return tensor[batch] if tensor.shape[0] > 1 else tensor

@@ -1,0 +1,200 @@
+"""Masks that follow from positions alone: causal, window, prefix, chunks. Closed form at any length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.errors import SpecError, sentence
+from headwise.spec.checks import column, int_vector, rows_of
+from headwise.spec.geometry import Cells, Geometry
+from headwise.spec.intervals import Intervals
+from headwise.spec.masks import Mask
+
+__all__ = ["Causal", "Chunks", "Prefix", "Window"]
+
+
+@dataclass(frozen=True, eq=False)
+class Causal(Mask):
+    """Key j is visible to query i where ``j <= pos_i``.
+
+    Args:
+        align: "end": pos_i = q_start + i, so with the default q_start = S - T the last query sees every key.
+            "start": q_start counts as 0 for this mask, torch's top-left rule.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> q, k = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 5, 4)
+        >>> (hw.Pattern(q, k, mask=hw.Causal())[0, 0] > 0).int()
+        tensor([[1, 1, 1, 1, 0],
+                [1, 1, 1, 1, 1]], dtype=torch.int32)
+        >>> (hw.Pattern(q, k, mask=hw.Causal(align="start"))[0, 0] > 0).int()
+        tensor([[1, 0, 0, 0, 0],
+                [1, 1, 0, 0, 0]], dtype=torch.int32)
+    """
+
+    align: str = "end"
+
+    def __post_init__(self) -> None:
+        if self.align not in ("end", "start"):
+            raise SpecError(
+                sentence("Causal", f"align is {self.align!r}", 'align is "end" (last with last) or "start" (top-left)')
+            )
+
+    def _positions(self, geometry: Geometry, batch: slice, rows: slice) -> Tensor:
+        if self.align == "start":
+            return torch.arange(rows.start, rows.stop, device=geometry.device)[None]
+        return geometry.positions(batch, rows)
+
+    def keep(self, cells: Cells) -> Tensor:
+        return cells.j <= self._positions(cells.geometry, cells.batch, cells.rows)[:, None, :, None]
+
+    def intervals(self, geometry: Geometry) -> Intervals:
+        return Intervals.between(geometry, lambda batch, rows: (0, self._positions(geometry, batch, rows) + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Mask):
+    """Keys near the query: ``pos_i - before <= j <= pos_i + after``.
+
+    Args:
+        before: how many OTHER keys are visible behind the query; None = no limit.
+        after: how many OTHER keys are visible ahead of it; None = no limit.
+
+    A causal model's ``sliding_window=W`` is ``Causal() & Window(W - 1, 0)``: W keys, the query's own among them.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 4, 4)
+        >>> (hw.Pattern(x, x, mask=hw.Window(before=1, after=0))[0, 0] > 0).int()
+        tensor([[1, 0, 0, 0],
+                [1, 1, 0, 0],
+                [0, 1, 1, 0],
+                [0, 0, 1, 1]], dtype=torch.int32)
+    """
+
+    before: int | None = None
+    after: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("before", "after"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise SpecError(
+                    sentence(
+                        "Window",
+                        f"{name} is {value!r}",
+                        "it counts the other keys visible on that side, so it is an int of at least 0, or None for no"
+                        " limit",
+                    )
+                )
+
+    def keep(self, cells: Cells) -> Tensor:
+        kept = torch.ones((1, 1), dtype=torch.bool, device=cells.geometry.device)
+        if self.before is not None:
+            kept = kept & (cells.j >= cells.pos - self.before)
+        if self.after is not None:
+            kept = kept & (cells.j <= cells.pos + self.after)
+        return kept
+
+    def intervals(self, geometry: Geometry) -> Intervals:
+        def ends(batch: slice, rows: slice) -> tuple[Tensor | int, Tensor | int]:
+            pos = geometry.positions(batch, rows)
+            lo = 0 if self.before is None else pos - self.before
+            hi = geometry.S if self.after is None else pos + self.after + 1
+            return lo, hi
+
+        return Intervals.between(geometry, ends)
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix(Mask):
+    """Every query may see the first keys, ``j < lengths[b]``; a prefix LM is ``Causal() | Prefix(n)``.
+
+    Args:
+        lengths: int, or integer tensor [B].
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 3, 4)
+        >>> (hw.Pattern(x, x, mask=hw.Causal() | hw.Prefix(2))[0, 0] > 0).int()
+        tensor([[1, 1, 0],
+                [1, 1, 0],
+                [1, 1, 1]], dtype=torch.int32)
+    """
+
+    lengths: int | Tensor
+
+    def __post_init__(self) -> None:
+        int_vector("Prefix", "lengths", self.lengths, None)
+
+    @property
+    def per_batch(self) -> bool:  # type: ignore[override]
+        return isinstance(self.lengths, Tensor)
+
+    def check(self, geometry: Geometry) -> None:
+        int_vector("Prefix", "lengths", self.lengths, geometry)
+
+    def keep(self, cells: Cells) -> Tensor:
+        lengths = rows_of(column(self.lengths, cells.geometry), cells.batch)
+        return cells.j < lengths[:, :, None, None]
+
+    def intervals(self, geometry: Geometry) -> Intervals:
+        hi = column(self.lengths, geometry).clamp(0, geometry.S)
+        return Intervals.fixed(torch.zeros_like(hi), hi, geometry)
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks(Mask):
+    """Query and key lie in the same chunk: ``floor((pos_i - start) / size) == floor((j - start) / size)``.
+
+    Args:
+        size: tokens in a chunk.
+        start: where chunk 0 begins, an int or an integer tensor [B] (Llama 4 in transformers counts from the left
+            padding).
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 4, 4)
+        >>> (hw.Pattern(x, x, mask=hw.Causal() & hw.Chunks(2))[0, 0] > 0).int()
+        tensor([[1, 0, 0, 0],
+                [1, 1, 0, 0],
+                [0, 0, 1, 0],
+                [0, 0, 1, 1]], dtype=torch.int32)
+    """
+
+    size: int
+    start: int | Tensor = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
+            raise SpecError(sentence("Chunks", f"size is {self.size!r}", "a chunk holds at least 1 token"))
+        int_vector("Chunks", "start", self.start, None)
+
+    @property
+    def per_batch(self) -> bool:  # type: ignore[override]
+        return isinstance(self.start, Tensor)
+
+    def check(self, geometry: Geometry) -> None:
+        int_vector("Chunks", "start", self.start, geometry)
+
+    def _chunk(self, at: Tensor, start: Tensor) -> Tensor:
+        return torch.div(at - start, self.size, rounding_mode="floor")
+
+    def keep(self, cells: Cells) -> Tensor:
+        start = rows_of(column(self.start, cells.geometry), cells.batch)[:, :, None, None]
+        return self._chunk(cells.pos, start) == self._chunk(cells.j, start)
+
+    def intervals(self, geometry: Geometry) -> Intervals:
+        start = column(self.start, geometry)
+
+        def ends(batch: slice, rows: slice) -> tuple[Tensor | int, Tensor | int]:
+            origin = rows_of(start, batch)
+            lo = self._chunk(geometry.positions(batch, rows), origin) * self.size + origin
+            return lo, lo + self.size
+
+        return Intervals.between(geometry, ends)

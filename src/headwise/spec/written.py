@@ -1,0 +1,159 @@
+"""Masks that are written out, by tile or by cell, or known to a function alone: blocks, dense, rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.spec.checks import bool_only, broadcastable
+from headwise.spec.geometry import Cells, Geometry
+from headwise.spec.masks import Mask
+
+__all__ = ["Blocks", "Dense", "Rule"]
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks(Mask):
+    """A map of square tiles: cell (i, j) is visible where ``keep[..., i // size, j // size]``.
+
+    Args:
+        keep: bool [nq, nk], [H, nq, nk] or [B, H, nq, nk] (B or H may be 1), nq = ceil(T / size), nk = ceil(S / size).
+        size: rows and keys of a tile.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 3, 4)
+        >>> (hw.Pattern(x, x, mask=hw.Blocks(torch.eye(2).bool(), size=2))[0, 0] > 0).int()
+        tensor([[1, 1, 0],
+                [1, 1, 0],
+                [0, 0, 1]], dtype=torch.int32)
+    """
+
+    keep_tiles: Tensor
+    size: int
+
+    def __init__(self, keep: Tensor, size: int) -> None:
+        object.__setattr__(self, "keep_tiles", keep)
+        object.__setattr__(self, "size", size)
+        bool_only("Blocks", "keep", keep, "nq nk")
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise SpecError(sentence("Blocks", f"size is {size!r}", "a tile has at least 1 row"))
+        if keep.dim() not in (2, 3, 4):
+            raise ShapeError(
+                sentence("Blocks", f"keep has {keep.dim()} axes", "it is [nq,nk], [H,nq,nk] or [B,H,nq,nk]")
+            )
+
+    def _full(self) -> Tensor:
+        return self.keep_tiles.reshape((1,) * (4 - self.keep_tiles.dim()) + tuple(self.keep_tiles.shape))
+
+    @property
+    def per_head(self) -> bool:  # type: ignore[override]
+        return self._full().shape[1] > 1
+
+    @property
+    def per_batch(self) -> bool:  # type: ignore[override]
+        return self._full().shape[0] > 1
+
+    def check(self, geometry: Geometry) -> None:
+        b, h, nq, nk = self._full().shape
+        want_q, want_k = -(-geometry.T // self.size), -(-geometry.S // self.size)
+        if (nq, nk) != (want_q, want_k) or b not in (1, geometry.B) or h not in (1, geometry.H):
+            raise ShapeError(
+                sentence(
+                    "Blocks",
+                    f"keep does not fit T={geometry.T}, S={geometry.S} in tiles of {self.size}",
+                    f"it must be [nq={want_q},nk={want_k}], behind H={geometry.H} and B={geometry.B} if they vary",
+                    axes("keep", self.keep_tiles, "B H nq nk"),
+                )
+            )
+
+    def keep(self, cells: Cells) -> Tensor:
+        tiles = self._full()
+        if tiles.shape[0] > 1:
+            tiles = tiles[cells.batch]
+        if tiles.shape[1] > 1:
+            tiles = tiles[:, cells.heads]
+        rows = tiles.index_select(2, cells.i[:, 0] // self.size)
+        return rows.index_select(3, cells.j // self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Mask):
+    """A mask that somebody already wrote out.
+
+    Args:
+        keep: bool, broadcastable to [B, H, T, S]; True = may attend. It is read in place, tile by tile.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 2, 4)
+        >>> hw.Pattern(x, x, mask=hw.Dense(torch.tensor([[True, False], [True, True]])))[0, 0]
+        tensor([[1.0000, 0.0000],
+                [0.5000, 0.5000]])
+    """
+
+    keep_cells: Tensor
+
+    def __init__(self, keep: Tensor) -> None:
+        object.__setattr__(self, "keep_cells", keep)
+        bool_only("Dense", "keep", keep, "B H T S")
+
+    @property
+    def per_head(self) -> bool:  # type: ignore[override]
+        return self.keep_cells.dim() >= 3 and self.keep_cells.shape[-3] > 1
+
+    @property
+    def per_batch(self) -> bool:  # type: ignore[override]
+        return self.keep_cells.dim() == 4 and self.keep_cells.shape[0] > 1
+
+    def check(self, geometry: Geometry) -> None:
+        broadcastable("Dense", "keep", self.keep_cells, geometry)
+
+    def keep(self, cells: Cells) -> Tensor:
+        return cells.part_of(self.keep_cells)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule(Mask):
+    """A mask that only a function knows; reference and blocked backends only.
+
+    Args:
+        fn: ``fn(b, h, i, j) -> bool``, called a tile at a time on int64 index tensors that broadcast to [b, h, n, m].
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 3, 4)
+        >>> every_second = hw.Rule(lambda b, h, i, j: (i - j) % 2 == 0)
+        >>> (hw.Pattern(x, x, mask=hw.Causal() & every_second)[0, 0] > 0).int()
+        tensor([[1, 0, 0],
+                [0, 1, 0],
+                [1, 0, 1]], dtype=torch.int32)
+    """
+
+    fn: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn):
+            raise SpecError(sentence("Rule", f"fn is a {type(self.fn).__name__}", "it is called with (b, h, i, j)"))
+
+    def keep(self, cells: Cells) -> Tensor:
+        kept = self.fn(cells.b, cells.h, cells.i, cells.j)
+        if not isinstance(kept, Tensor) or kept.dtype != torch.bool:
+            found = kept.dtype if isinstance(kept, Tensor) else type(kept).__name__
+            raise SpecError(sentence("Rule", f"fn returned {found}", "it returns a bool tensor, True = may attend"))
+        try:
+            kept.expand(cells.shape)
+        except RuntimeError:
+            raise ShapeError(
+                sentence(
+                    "Rule",
+                    "fn returned a tensor that does not fit its tile",
+                    f"it broadcasts to {list(cells.shape)}, the common shape of b, h, i, j",
+                    axes("result", kept, "b h n m"),
+                )
+            ) from None
+        return kept
