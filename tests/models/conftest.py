@@ -249,7 +249,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     One with ``family`` runs for every family, one with ``padding`` too for every side that the family's
     inputs can be padded on, one with ``feature_of`` for each feature of each.
     """
-    named = {name for mark in metafunc.definition.iter_markers("parametrize") for name in mark.args[0].split(",")}
+    marks = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    named = {name for names in marks for name in (names.split(",") if isinstance(names, str) else names)}
     if "padding" in metafunc.fixturenames and "padding" not in named:
         pairs = [(name, side) for name, family in FAMILIES.items() for side in ("none", "left", "right")]
         pairs = [

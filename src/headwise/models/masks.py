@@ -161,38 +161,68 @@ class Described(Tensor):
         return self._said
 
     @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if _only_asks(func):
+            with torch._C.DisableTorchFunctionSubclass():  # the way of torch's own default, less its re-wrapping
+                return func(*args, **kwargs)
+        if func is Tensor.__getitem__ and isinstance(args[0], Described):
+            part = _part(args[0], args[1])
+            if part is not None:
+                return part
+        # Above autograd, so that views and changes in place are ordinary ones, and count versions.
+        plain_args, plain_kwargs = torch.utils._pytree.tree_map_only(Described, Described.written, (args, kwargs))
+        result = func(*plain_args, **plain_kwargs)
+        unchanged = args and isinstance(args[0], Described) and result is plain_args[0]
+        return args[0] if unchanged else result
+
+    @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        kept = _still_described(func, args)
-        if kept is not None:
-            return kept
-        plain_args, plain_kwargs = torch.utils._pytree.tree_map_only(Described, Described.written, (args, kwargs))
-        result = func(*plain_args, **plain_kwargs)
-        if func._schema.is_mutable and isinstance(args[0], Described) and result is plain_args[0]:
-            return args[0]
-        return result
+        plain_args, plain_kwargs = torch.utils._pytree.tree_map_only(Described, Described.written, (args, kwargs or {}))
+        return func(*plain_args, **plain_kwargs)
 
 
-def _still_described(func: Any, args: Sequence[Any]) -> Described | None:
-    """The described answer of an operation that only cuts or renames; None where it must compute."""
-    aten = torch.ops.aten
-    if not args or not isinstance(args[0], Described):
+#: Questions about a tensor, and conversions that give it back where there is nothing to convert: no reason to write it.
+_ASKS = frozenset(
+    {
+        "shape", "dtype", "device", "ndim", "layout", "requires_grad", "grad_fn", "is_leaf", "is_cuda", "is_cpu", "is_meta",
+        "is_sparse", "is_quantized", "is_nested", "is_mps", "is_xpu", "_version", "size", "dim", "numel", "nelement",
+        "ndimension", "is_floating_point", "is_complex", "is_inference", "get_device", "to", "cpu", "contiguous", "__len__",
+        "__repr__", "__hash__", "type_as", "element_size", "is_contiguous", "stride",
+    }
+)  # fmt: skip
+
+
+def _only_asks(func: Any) -> bool:
+    """Whether a function of torch reads facts that the description knows (getters come as ``__get__`` of a slot)."""
+    name = getattr(func, "__name__", "")
+    return (getattr(func.__self__, "__name__", "") if name == "__get__" else name) in _ASKS
+
+
+def _part(mask: Described, index: Any) -> Described | None:
+    """The described part of a mask that only loses rows or keys; None for any other indexing."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if parts.count(Ellipsis) == 1:
+        at = parts.index(Ellipsis)
+        parts[at : at + 1] = [slice(None)] * (5 - len(parts))
+    parts += [slice(None)] * (4 - len(parts))
+    if len(parts) != 4 or not all(isinstance(part, slice) for part in parts) or mask.changed():
         return None
-    me = args[0]
-    if me.changed():
-        return None
-    if func in (aten.detach.default, aten.alias.default):
-        return Described(me.recipe, (me, 2, 0))
-    if func is aten.slice.Tensor:
-        axis, start, stop, step = (list(args[1:]) + [None] * 4)[:4]
-        axis = (axis or 0) % 4
-        begin, end, stride = slice(start, stop, step).indices(me.shape[axis])
-        whole = (begin, end) == (0, me.shape[axis])
-        recipe = me.recipe if whole else me.recipe.part(axis, begin, max(begin, end))
-        return None if recipe is None or stride != 1 else Described(recipe, (me, axis, begin))
-    return None
+    for axis, part in enumerate(parts):
+        begin, end, step = part.indices(mask.shape[axis])
+        if step != 1:
+            return None
+        if (begin, end) == (0, mask.shape[axis]):
+            continue
+        recipe = mask.recipe.part(axis, begin, max(begin, end))
+        if recipe is None:
+            return None
+        mask = Described(recipe, (mask, axis, begin))
+    return mask
 
 
 def _for_another_sequence(frame: FrameType | None) -> bool:

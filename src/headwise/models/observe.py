@@ -264,8 +264,8 @@ def observe(
         observers: the questions, ``hw.Entropy()``, ``hw.TopKeys(8)``, ..., or objects with see, merge and result.
         sites: which attention modules to ask, by name or index in ``hw.sites(model)``; None = all of them.
         heads: which heads' answers to keep: a list for all sites, or ``{site: [...]}``; None = all.
-        reduce: "mean" = keep only running means over calls, batch and real queries (``Received``: keys), [L, H] and what
-            else is left of an answer's axes; None = keep the answers of every call.
+        reduce: "mean" = keep only running means over calls, batch and real queries (of ``Received``: real keys),
+            [L, H] and what else is left of an answer's axes; None = keep the answers of every call.
 
     Yields:
         The answers, a :class:`Seen`: ``seen["entropy"]`` [L, B, H, T] in the order in which the sites run,
