@@ -25,10 +25,10 @@ __all__ = [
 FLOAT_MASKS = frozenset({"git"})
 
 #: Model types that ask for something hw.attention has no words for, with the reason.
-UNSAYABLE = {
-    "inkling2": "its attention sinks differ from token to token, and hw.attention has one sink a head",
-    "inkling2_loop": "its attention sinks differ from token to token, and hw.attention has one sink a head",
-}
+UNSAYABLE = dict.fromkeys(
+    ("inkling2", "inkling2_text", "inkling2_loop", "inkling2_loop_text"),
+    "its attention sinks differ from token to token, and hw.attention has one sink a head",
+)
 
 #: Classes that call a softmax and have attention in their names, but are no heads over tokens: pooling to one vector,
 #: sampling at a few learned points, pixel blocks of an image tokenizer, gates over features, the probability maps of a

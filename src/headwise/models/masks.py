@@ -186,13 +186,13 @@ class Described(Tensor):
         return func(*plain_args, **plain_kwargs)
 
 
-#: Questions about a tensor, and conversions that give it back where there is nothing to convert: no reason to write it.
+#: Questions about a tensor, and conversions that give it back where there is nothing to convert: they write nothing.
 _ASKS = frozenset(
     {
-        "shape", "dtype", "device", "ndim", "layout", "requires_grad", "grad_fn", "is_leaf", "is_cuda", "is_cpu", "is_meta",
-        "is_sparse", "is_quantized", "is_nested", "is_mps", "is_xpu", "_version", "size", "dim", "numel", "nelement",
-        "ndimension", "is_floating_point", "is_complex", "is_inference", "get_device", "to", "cpu", "contiguous", "__len__",
-        "__repr__", "__hash__", "type_as", "element_size", "is_contiguous", "stride",
+        "shape", "dtype", "device", "ndim", "layout", "requires_grad", "grad_fn", "is_leaf", "is_cuda", "is_cpu",
+        "is_meta", "is_sparse", "is_quantized", "is_nested", "is_mps", "is_xpu", "_version", "size", "dim", "numel",
+        "nelement", "ndimension", "is_floating_point", "is_complex", "is_inference", "get_device", "to", "cpu",
+        "contiguous", "__len__", "__repr__", "__hash__", "element_size", "is_contiguous", "stride",
     }
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from headwise.models.families import LEFT_ALONE, UNSAYABLE
 
 __all__ = ["find_sites", "refuse_if_outside", "resolve_sites", "sites"]
 
-_SOFTMAX = frozenset({"softmax", "scaled_dot_product_attention"})
+_SOFTMAX = frozenset({"softmax", "scaled_dot_product_attention", "multi_head_attention_forward"})
 _ATTENTION = re.compile(r"att(ention|n)", re.IGNORECASE)
 
 
