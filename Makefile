@@ -26,7 +26,7 @@ export PIP_NO_WARN_SCRIPT_LOCATION := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup look test lint format clean
+.PHONY: help setup look test lint format clean browser
 
 help:
 	@echo "make look    what each head of a real language model does on a real text (ARGS=... for headwise look)"
@@ -62,8 +62,20 @@ $(STAMP): pyproject.toml constraints.txt
 look: $(STAMP)
 	@$(PY) -m headwise look $(ARGS)
 
+# The tests of the HTML page click through it in a browser. It is for them alone, so it is no part of `setup`; where it
+# cannot be installed, they are skipped and say so.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null 2>&1 || { \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	        echo "test: installing chromium, to click through the page"; \
+	        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+	            >/dev/null 2>&1 || echo "test: chromium could not be installed"; \
+	    else \
+	        echo "test: no chromium here, the tests of the page are skipped"; \
+	    fi; }
+
 # One thread a process: two processes of two threads each on two cores only take turns.
-test: $(STAMP)
+test: $(STAMP) browser
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --durations=15 $(ARGS)
 
 lint: $(STAMP)
