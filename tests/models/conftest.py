@@ -13,6 +13,8 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from headwise.models import using
+
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64, "pad_token_id": 0}
 GQA = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 64}
 ENCODER = {**SIZES, "intermediate_size": 48, "max_position_embeddings": 64}
@@ -235,6 +237,23 @@ class Zoo:
         if "attention_mask" in batch and "decoder_input_ids" not in batch and batch["attention_mask"].dim() == 2:
             return found[batch["attention_mask"][:, -found.shape[1] :].bool()]
         return found.flatten(0, 1)
+
+    @staticmethod
+    def state(model: nn.Module) -> list[Any]:
+        """Everything that watching could leave on a model."""
+        found: list[Any] = [sorted(vars(model))]
+        for name, module in model.named_modules():
+            found.append(
+                (
+                    name,
+                    len(module._forward_hooks),
+                    len(module._forward_pre_hooks),
+                    sorted(vars(module)),
+                    module.training,
+                )
+            )
+            found.append(len(module._forward_hooks_always_called))
+        return [*found, [config._attn_implementation_internal for config in using._configs(model)]]
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,15 @@ class Answers(Mapping[str, Any]):
             return _stacked(key, {site: found[key] for site, found in self._by_site.items()})
         raise _no_such_key(key, self._names, self.sites)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._names or key in self._by_site
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The answer of an observer or a site; the default where there is none of that name."""
+        if key not in self:
+            return default
+        return self[key]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
@@ -171,6 +180,15 @@ class Seen(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         return self._only()[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._names or key in self._only()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The answer of an observer or a site; the default where there is none of that name."""
+        if key not in self:
+            return default
+        return self[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -1,0 +1,127 @@
+"""One run of a model, kept or given out as weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import headwise as hw
+from headwise.errors import SpecError, UnsupportedError
+from headwise.models import register
+
+
+def test_a_trace_holds_every_pattern(zoo: Any, family: str) -> None:
+    model, batch = zoo.model(family), zoo.batch(family)
+    before = zoo.state(model)
+    plain = zoo.result(model, batch)
+    trace = hw.trace(model, **batch)
+    assert zoo.state(model) == before
+    found = trace.output.logits if "logits" in trace.output else trace.output.last_hidden_state
+    torch.testing.assert_close(found.flatten(0, 1), plain, rtol=1e-4, atol=1e-4 * float(plain.abs().max()))
+    for site in trace.sites:
+        p = trace.pattern(site)
+        assert len(p.shape) == 4
+        assert float(p.to_dense().sum(-1).max()) < 1 + 1e-5
+
+
+def test_a_trace_by_name_index_and_run(zoo: Any) -> None:
+    model, batch = zoo.model("albert"), zoo.batch("albert")
+    trace = hw.trace(model, **batch)
+    (site,) = hw.sites(model)
+    assert trace.sites == [site, f"{site}#1"]
+    assert torch.equal(trace.pattern(1).to_dense(), trace.pattern(f"{site}#1").to_dense())
+    assert repr(trace) == "Trace(2 sites)"
+    with pytest.raises(SpecError, match=r"trace: there is no site 2; the model has 2 sites"):
+        trace.pattern(2)
+
+
+def test_a_trace_equals_eagers_weights_and_holds_no_square(zoo: Any) -> None:
+    model, batch = zoo.model("gemma2"), zoo.batch("gemma2")
+    with torch.no_grad():
+        weights = model(**batch, output_attentions=True).attentions
+    trace = hw.trace(model, **batch)
+    for layer, p in enumerate(weights):
+        torch.testing.assert_close(trace.pattern(layer).to_dense(), p, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(trace.pattern(layer)[1, 2, 3:5, 0:4], p[1, 2, 3:5, 0:4], rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_whose_forward_runs_no_attention(zoo: Any) -> None:
+    model = zoo.model("bart")
+    encoder_outputs = model.get_encoder()(zoo.batch("bart")["input_ids"])
+    decoder = zoo.batch("bart")["decoder_input_ids"]
+    trace = hw.trace(model, encoder_outputs=encoder_outputs, decoder_input_ids=decoder)
+    assert all("decoder" in site for site in trace.sites)
+
+
+# output_attentions
+
+
+def test_output_attentions_gives_eagers_weights(zoo: Any, family: str, padding: str) -> None:
+    model, batch = zoo.model(family), zoo.batch(family, padding)
+    names = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
+    with torch.no_grad():
+        eager = model(**batch, output_attentions=True)
+        ours = hw.use(model)(**batch, output_attentions=True)
+        assert model(**batch).get("attentions") is None
+    checked = 0
+    for name in names:
+        assert (eager.get(name) is None) == (ours.get(name) is None), name
+        for theirs, ours_ in zip(eager.get(name) or (), ours.get(name) or (), strict=True):
+            assert (theirs.shape, theirs.dtype) == (ours_.shape, ours_.dtype)
+            real = torch.ones(theirs.shape[0], theirs.shape[2])
+            if "attention_mask" in batch and name not in ("cross_attentions", "decoder_attentions"):
+                real = batch["attention_mask"].float()  # queries that are padding: zeros
+            torch.testing.assert_close(ours_, theirs * real[:, None, :, None], rtol=1e-3, atol=2e-5)
+            checked += 1
+    assert checked > 0
+
+
+def test_weights_are_those_before_dropout(zoo: Any) -> None:
+    model = hw.use(zoo.model("llama", attention_dropout=0.5)).train()
+    for p in model(**zoo.batch("llama"), output_attentions=True).attentions:
+        torch.testing.assert_close(p.sum(-1), torch.ones(2, 4, 10))
+
+
+def test_weights_are_made_only_when_wanted(zoo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = hw.use(zoo.model("llama")), zoo.batch("llama")
+    made = []
+    real = register._probabilities
+    monkeypatch.setattr(register, "_probabilities", lambda *asked: made.append(1) or real(*asked))
+    zoo.result(model, batch)
+    model(**batch, output_hidden_states=True)
+    with hw.observe(model, hw.Entropy()):
+        zoo.result(model, batch)
+    assert made == []
+    model(**batch, output_attentions=True)
+    assert len(made) == 2
+
+
+def test_weights_and_watching_together(zoo: Any) -> None:
+    model, batch = hw.use(zoo.model("llama")), zoo.batch("llama")
+    with hw.observe(model, hw.Received()) as seen, torch.no_grad():
+        weights = model(**batch, output_attentions=True).attentions
+    torch.testing.assert_close(seen["received"], torch.stack(weights).sum(-2), rtol=1e-4, atol=1e-5)
+
+
+def test_weights_above_the_size_are_one_clear_error(zoo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = hw.use(zoo.model("llama")), zoo.batch("llama")
+    monkeypatch.setattr("headwise.pattern.DENSE_LIMIT", 799)
+    with pytest.raises(
+        UnsupportedError, match=r"the weights of one layer would be \[B=2,H=4,T=10,S=10\].*hw.observe\(model"
+    ):
+        model(**batch, output_attentions=True)
+    zoo.result(model, batch)
+    monkeypatch.setattr("headwise.pattern.DENSE_LIMIT", 800)
+    assert len(model(**batch, output_attentions=True).attentions) == 2
+
+
+def test_the_configs_flag_works_or_says_why(zoo: Any) -> None:
+    model = zoo.model("llama")
+    model.config.output_attentions = True
+    hw.use(model)
+    assert len(model(**zoo.batch("llama")).attentions) == 2
+    model.config._output_attentions = False
+    with pytest.raises(ValueError, match=r"`output_attentions` attribute is not supported.*headwise"):
+        model.config.output_attentions = True
