@@ -68,7 +68,7 @@ browser:
 	@command -v chromium chromium-browser google-chrome >/dev/null 2>&1 || { \
 	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	        echo "test: installing chromium, to click through the page"; \
-	        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+	        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } \
 	            >/dev/null 2>&1 || echo "test: chromium could not be installed"; \
 	    else \
 	        echo "test: no chromium here, the tests of the page are skipped"; \
