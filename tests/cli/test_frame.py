@@ -22,7 +22,7 @@ def call(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str
 
 
 def test_commands_are_the_files() -> None:
-    files = {path.stem for path in Path(cli.__file__).parent.glob("*.py")} - {"__init__"}
+    files = {path.stem for path in Path(cli.__file__).parent.glob("[!_]*.py")}
     assert set(cli.commands()) == files
     assert "info" in files
 
