@@ -111,14 +111,12 @@ class Reading:
         queries: by kind, how many queries its score is a mean over (at the first site).
         causal: no query of any site sees a key ahead of it.
         seen: the answers of the caller's own observers, as of ``hw.observe``.
-        output: what the model returned.
     """
 
     heads: tuple[Head, ...]
     queries: Mapping[str, int]
     causal: bool
     seen: Any
-    output: Any
 
 
 def lift(score: float, chance: float) -> float:
@@ -220,7 +218,7 @@ def score_heads(
         else {"input_ids": input_ids, "attention_mask": attention_mask}
     )
     with observing(model, *asked) as seen, torch.no_grad():
-        output = model(**batch)
+        model(**batch)
     heads: list[Head] = []
     queries: dict[str, int] = {}
     ahead = False
@@ -230,7 +228,7 @@ def score_heads(
         queries = queries or table.queries
         ahead = ahead or bool((answers["score:uniform"][:, :, list(questions).index("next_token")] > 0).any())
         heads += table.heads(layer, site)
-    return Reading(tuple(heads), queries, not ahead, seen, output)
+    return Reading(tuple(heads), queries, not ahead, seen)
 
 
 def _check(model: nn.Module, ids: Tensor, mask: Tensor | None, separators: Tensor | None) -> None:

@@ -60,12 +60,14 @@ const inkOn = (c) => (lightness(c) > 0.3 ? "#10141b" : "#ffffff");
 
 const share = (p) => (p >= 0.0995 ? p.toFixed(2) : p >= 0.00095 ? p.toFixed(3) : p > 0 ? p.toExponential(1) : "0");
 const visibleSpace = (text) => text.replace(/\n/g, "⏎").replace(/\t/g, "⇥");
-const shown = (i) => visibleSpace(tokens[i]) || "◌";
+const shown = (i) => (tokens[i].trim() ? visibleSpace(tokens[i]) : tokens[i] ? "␣" + visibleSpace(tokens[i]).trim() : "◌");
 const lift = (head, kind) => {
   const score = head.scores[kind], chance = head.chance[kind];
   if (score === undefined) return 0;
   return kind === "broad" ? score : Math.max(0, (score - chance) / (1 - chance || 1));
 };
+// A head that clears its margin four times over has its kind's full colour.
+const strength = (head) => (head.kind === "broad" ? head.scores.broad : lift(head, head.kind) / (4 * (kinds.get(head.kind).margin || 1)));
 const away = (d) => (d === 0 ? "itself" : d > 0 ? `${d} back` : `${-d} ahead`);
 
 // -- the grid --------------------------------------------------------------------------------------------------------
@@ -100,7 +102,11 @@ function buildGrid() {
       cell.setAttribute("aria-label", `layer ${l} head ${h}: ${kinds.get(head.kind).title}${score}`);
       cell.title = cell.getAttribute("aria-label");
       cell.dataset.head = String(n);
-      cell.addEventListener("click", () => choose(n));
+      cell.addEventListener("click", () => {
+        choose(n);
+        // In one column the head's cards are below the grid, out of sight.
+        if (at("name").getBoundingClientRect().top > innerHeight) at("letter").scrollIntoView({ behavior: "smooth" });
+      });
       cells[n] = cell;
       grid.append(cell);
     }
@@ -121,7 +127,7 @@ function buildGrid() {
 
 function paintGrid() {
   heads.forEach((head, n) => {
-    paintBadge(cells[n], head.kind, head.kind === "mixed" ? 0 : lift(head, head.kind));
+    paintBadge(cells[n], head.kind, strength(head));
     cells[n].classList.toggle("off", state.filter.size > 0 && !state.filter.has(head.kind));
     cells[n].setAttribute("aria-current", String(n === state.head));
     cells[n].tabIndex = n === state.head ? 0 : -1;
@@ -164,12 +170,12 @@ function paintScores() {
     const row = make("div", "score" + (name === head.kind ? " own" : ""));
     row.title = means;
     const value = make("span", "value");
-    value.append(make("b", "", share(head.scores[name])), ` / ${share(head.chance[name])}`);
+    value.append(make("b", "", share(head.scores[name])), name === "broad" ? " of its maximum" : ` / ${share(head.chance[name])}`);
     const bar = make("div", "bar"), fill = make("i"), tick = make("u");
     fill.style.width = `${100 * head.scores[name]}%`;
     fill.style.background = colour;
     tick.style.left = `${100 * head.chance[name]}%`;
-    bar.append(fill, tick);
+    bar.append(fill, ...(name === "broad" ? [] : [tick])); // an even head has 1: no chance level to clear
     row.append(make("span", "name", title), value, bar);
     return row;
   });
@@ -411,5 +417,6 @@ buildMap();
 buildText();
 state.query = Math.min(T - 1, Math.max(top.first, data.query));
 paint();
+at("text").scrollTop = spans[state.query].offsetTop - at("text").clientHeight / 2;
 wantsDark.addEventListener("change", paint);
 addEventListener("resize", paintOffsets);

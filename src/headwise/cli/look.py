@@ -1,0 +1,290 @@
+"""``headwise look``: what each head of a model does on a text, in the terminal and as one page."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headwise.errors import SpecError, sentence
+
+__all__ = ["look"]
+
+_TOKENS = 256  # of our own text: long enough for words to come back, and a matter of seconds
+_TOPICS = ("objects", "execmodel", "naming", "assignment", "import", "customization", "attribute-access", "function")
+
+
+def look(
+    model: Annotated[
+        str, typer.Argument(help="smollm2, minilm, a folder that save_pretrained wrote, or a .gguf file.")
+    ] = "smollm2",
+    text_file: Annotated[Path | None, typer.Option(help="Read this UTF-8 file.", show_default=False)] = None,
+    text: Annotated[str | None, typer.Option(help="Read this text.", show_default=False)] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Read only so many tokens from the beginning. Default: all of your text, 256 of the text that "
+            "ships with Python.",
+            show_default=False,
+        ),
+    ] = None,
+    html: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("look.html"),
+    dtype: Annotated[str, typer.Option(help="Of the weights: float32, bfloat16 or float16.")] = "float32",
+) -> None:
+    """What each attention head of a model does on a text.
+
+    Runs the model once, asks every head while it runs, prints a grid of what each does and writes one page that opens
+    offline: for each head its map, its top keys on the text, and how its attention falls with distance.
+
+    \b
+    Example:
+        headwise look smollm2 --tokens 512
+        headwise look minilm --text "The cat sat on the mat, and the cat slept." --html cat.html
+        headwise look ./my-model --text-file essay.txt
+    """
+    import torch
+    from rich.console import Console
+
+    from headwise.viewer import replacing
+
+    wanted = _dtype(dtype)
+    if tokens is not None and tokens <= 1:
+        raise SpecError(
+            sentence("look", f"--tokens is {tokens}", "a head has a choice from two tokens on", todo="Try 256.")
+        )
+    source = _source(text, text_file)
+    out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+    torch.manual_seed(0)
+    with replacing(html) as file:  # opened first: a page that cannot be written is said before the model runs
+        report = _examine(model, source, tokens, wanted, out, err)
+        file.write(report)
+    out.print(f"\nPage: {html} ({len(report.encode()) / 1e6:.1f} MB, opens offline in any browser)", soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A text and what to call it."""
+
+    text: str
+    name: str
+    ours: bool
+
+
+def _dtype(name: str) -> Any:
+    import torch
+
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name not in known:
+        raise SpecError(sentence("look", f"--dtype is {name!r}", f"it is one of {', '.join(known)}"))
+    return known[name]
+
+
+def _source(text: str | None, text_file: Path | None) -> _Source:
+    if text is not None and text_file is not None:
+        raise SpecError(
+            sentence("look", "both --text and --text-file were given", "one text is read", todo="Leave one out.")
+        )
+    if text is not None:
+        source = _Source(text, "the text given", ours=False)
+    elif text_file is not None:
+        source = _Source(_read(text_file), str(text_file), ours=False)
+    else:
+        return _Source(prose(), "prose from Python's own documentation", ours=True)
+    if not source.text.strip():
+        raise SpecError(
+            sentence("look", f"{source.name} is empty", "heads are watched on a text of two tokens or more")
+        )
+    return source
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as cause:
+        raise SpecError(sentence("look", f"cannot read {path}", cause.strerror or str(cause))) from cause
+    except UnicodeDecodeError as cause:
+        what = f"{path} is no UTF-8 text: byte {cause.object[cause.start]:#04x} at position {cause.start}"
+        raise SpecError(sentence("look", what, todo="Convert it: iconv -f latin1 -t utf-8.")) from cause
+
+
+def prose() -> str:
+    """About 9,000 tokens of English that ship with every Python, the same in every run.
+
+    Example:
+        >>> prose()[:25]
+        'Objects, values and types'
+    """
+    from pydoc_data.topics import topics
+
+    pages = []
+    for name in _TOPICS:
+        page = re.sub(r"^[*=~^\"'-]+$", "", topics.get(name, ""), flags=re.MULTILINE)  # the rules below headings
+        page = re.sub(r"\*+(\w[^*\n]*)\*+", r"\1", page)  # emphasis
+        paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", page)]
+        pages.append("\n\n".join(part for part in paragraphs if part))
+    return "\n\n".join(pages)
+
+
+def _examine(name: str, source: _Source, tokens: int | None, dtype: Any, out: Any, err: Any) -> str:
+    """Loads, runs and prints; gives the page."""
+    import headwise as hw
+    from headwise.cli._measure import measured
+    from headwise.cli._report import print_grid, print_leading
+    from headwise.heads import score_heads
+    from headwise.viewer import layout, page, pieces
+
+    with err.status(f"loading {name}") if err.is_terminal else contextlib.nullcontext():
+        model, tokenizer = hw.load(name, dtype=dtype)
+    sites = hw.sites(model)
+    ids, cut = _tokenized(model, tokenizer, name, source, tokens)
+    texts, special = pieces(tokenizer, source.text, ids[0].tolist())
+    separators = _flags(ids, [i for i in special if i > 0])
+    heads = sum(_heads(model, site) for site in sites)
+    shape = layout(ids.shape[1], heads)
+
+    before = getattr(model.config, "_attn_implementation", "its own")
+    _forward(model, ids[:, :16])  # the first call of a process pays for what later ones find ready
+    with _progress(err, model, sites, "plain forward"):
+        _, plain = measured(lambda: _forward(model, ids))
+    with _progress(err, model, sites, "watching every head"):
+        reading, watched = measured(partial(score_heads, model, ids, separators=separators, observe=shape.observers()))
+
+    layers = 1 + max(head.layer for head in reading.heads)
+    title = f"What the {len(reading.heads)} heads of {_shown(name)} do"
+    first = " ".join(source.text.split())[:48]
+    what = f"{layers} layers, {len(reading.heads)} heads, {ids.shape[1]} tokens{cut} of {source.name}: “{first} …”"
+    more = f"{watched.seconds / plain.seconds:.1f} times the plain forward" if plain.seconds else ""
+    out.print(title, style="bold")
+    out.print(what)
+    out.print()
+    out.print(f"plain forward ({before})   {plain}", soft_wrap=True)
+    out.print(f"every head watched     {watched}; {more}", soft_wrap=True)
+    if plain.peak is not None:
+        out.print("(one run each; peak: the process's resident high-water mark, weights included)", style="dim")
+    out.print()
+    print_grid(out, reading.heads)
+    out.print()
+    print_leading(out, reading.heads)
+    facts = [
+        (f"plain forward ({before})", str(plain)),
+        ("every head watched", str(watched)),
+        ("weights", _short(dtype)),
+    ]
+    return page(reading, shape, texts, title=title, subtitle=what, facts=facts, special=special)
+
+
+def _tokenized(model: Any, tokenizer: Any, name: str, source: _Source, tokens: int | None) -> tuple[Any, str]:
+    """Token ids [1, T] and what to say about their number."""
+    import torch
+
+    if tokenizer is None:
+        raise SpecError(
+            sentence("look", f"{name} has no tokenizer", "a text is read through one", todo="Save it beside the model.")
+        )
+    limit = _context(model)
+    if tokens is not None and limit is not None and tokens > limit:
+        raise SpecError(
+            sentence(
+                "look",
+                f"--tokens is {tokens:,}, the context of {name} is {limit:,}",
+                todo=f"Use --tokens {limit} or less.",
+            )
+        )
+    most = tokens or (min(_TOKENS, limit or _TOKENS) if source.ours else None)
+    # The longest token of today's vocabularies is far below 200 characters: no need to cut what will not be read.
+    text = source.text if most is None else source.text[: 200 * most]
+    ids = (
+        tokenizer(text, truncation=True, max_length=most) if most else tokenizer(text, truncation=False, verbose=False)
+    )
+    ids = torch.tensor([ids["input_ids"]])
+    count = ids.shape[1]
+    if limit is not None and count > limit:
+        raise SpecError(
+            sentence(
+                "look",
+                f"the text has {count:,} tokens, the context of {name} is {limit:,}",
+                todo=f"Read its beginning with --tokens {limit}.",
+            )
+        )
+    if count < 2:
+        raise SpecError(sentence("look", f"the text is {count} token", "a head has a choice from two tokens on"))
+    return ids, " (all there are)" if tokens is not None and count < tokens else ""
+
+
+def _context(model: Any) -> int | None:
+    """How many tokens a model takes; None = as many as one likes."""
+    import torch
+
+    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+    limit = next(
+        (getattr(config, key) for key in ("max_position_embeddings", "n_positions") if hasattr(config, key)), None
+    )
+    for name, part in model.named_modules():
+        # RoBERTa and its kin count positions from past the padding index.
+        if isinstance(part, torch.nn.Embedding) and "position" in name and part.padding_idx is not None and limit:
+            return int(limit) - part.padding_idx - 1
+    return int(limit) if limit else None
+
+
+def _heads(model: Any, site: str) -> int:
+    """Query heads of a site; a guess is enough, it only sizes the page."""
+    config = getattr(model.get_submodule(site), "config", model.config)
+    return int(getattr(config, "num_attention_heads", None) or 12)
+
+
+def _flags(ids: Any, where: list[int]) -> Any:
+    import torch
+
+    flags = torch.zeros_like(ids, dtype=torch.bool)
+    flags[:, where] = True
+    return flags
+
+
+def _forward(model: Any, ids: Any) -> None:
+    import torch
+
+    with torch.no_grad():
+        model(input_ids=ids)
+
+
+@contextlib.contextmanager
+def _progress(err: Any, model: Any, sites: list[str], what: str) -> Iterator[None]:
+    """A bar over the layers on standard error, where that is a terminal."""
+    if not err.is_terminal:
+        yield
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("layers"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(what, total=len(sites))
+        handles = [
+            model.get_submodule(site).register_forward_hook(lambda *_: bar.advance(task))
+            for site in dict.fromkeys(sites)
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _shown(name: str) -> str:
+    known = {"smollm2": "SmolLM2-135M", "minilm": "MiniLM-L6"}
+    return known.get(name, Path(name).name or name)
+
+
+def _short(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
