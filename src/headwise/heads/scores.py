@@ -58,7 +58,10 @@ _KINDS = (
         "induction", "I", "induction", "keys that followed an earlier copy of the query's token", 0.1,
         "Olsson et al. 2022",
     ),
-    Kind("duplicate_token", "D", "duplicate token", "earlier copies of the query's token", 0.1, "Wang et al. 2022"),
+    Kind(
+        "duplicate_token", "D", "duplicate token", "earlier copies of the query's token, but for the first token", 0.1,
+        "Wang et al. 2022",
+    ),
     Kind("first_token", "F", "first-token sink", "the first token", 0.3, "Xiao et al. 2023"),
     Kind("separator", "S", "separator", "special tokens after the first, such as [SEP]", 0.3, "Clark et al. 2019"),
     Kind("local", "L", "local", f"keys less than {LOCAL} tokens away, its own included", 0.3, "Clark et al. 2019"),
@@ -262,13 +265,15 @@ def _questions(ids: Tensor, mask: Tensor | None, separators: Tensor | None) -> d
     real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
     labels = ids.masked_fill(~real, -1)
     shifted = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=-1)
+    # Attention rests on the first token, so it would count as seeking a copy wherever that token comes again.
+    copies = labels.scatter(1, real.int().argmax(1, keepdim=True), -1)
     at = torch.arange(T, device=ids.device)
     near = at[:, None] + torch.arange(1 - LOCAL, LOCAL, device=ids.device)
     near = torch.where((near >= 0) & (near < T), near, -1)
     first = real.int().argmax(1)[:, None, None].expand(B, T, 1)
     found: dict[str, Observer] = {
         "induction": MassWhere(labels, shifted, name="score:induction"),
-        "duplicate_token": MassWhere(labels, labels, name="score:duplicate_token"),
+        "duplicate_token": MassWhere(labels, copies, name="score:duplicate_token"),
         "previous_token": MassOn((at - 1)[:, None], name="score:previous_token"),
         "next_token": MassOn(torch.where(at + 1 < T, at + 1, -1)[:, None], name="score:next_token"),
         "local": MassOn(near, name="score:local"),

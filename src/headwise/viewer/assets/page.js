@@ -272,7 +272,7 @@ function paintScale() {
 // -- the profile over distances --------------------------------------------------------------------------------------
 
 function svg(tag, attributes, text) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  const node = document.createElementNS(at("offsets").namespaceURI, tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
   if (text !== undefined) node.textContent = text;
   return node;
