@@ -17,6 +17,7 @@ from headwise.errors import SpecError, sentence
 __all__ = ["look"]
 
 _TOKENS = 256  # of our own text: long enough for words to come back, and a matter of seconds
+_LONGEST = 500  # characters; no token of a vocabulary is longer, runs of spaces included
 _TOPICS = ("objects", "execmodel", "naming", "assignment", "import", "customization", "attribute-access", "function")
 
 
@@ -143,7 +144,7 @@ def _examine(name: str, source: _Source, tokens: int | None, dtype: Any, out: An
         model, tokenizer = hw.load(name, dtype=dtype)
     sites = hw.sites(model)
     ids, cut = _tokenized(model, tokenizer, name, source, tokens)
-    texts, special = pieces(tokenizer, source.text, ids[0].tolist())
+    texts, special = pieces(tokenizer, source.text[: _LONGEST * ids.shape[1]], ids[0].tolist())
     separators = _flags(ids, [i for i in special if i > 0])
     heads = sum(_heads(model, site) for site in sites)
     shape = layout(ids.shape[1], heads)
@@ -197,8 +198,7 @@ def _tokenized(model: Any, tokenizer: Any, name: str, source: _Source, tokens: i
             )
         )
     most = tokens or (min(_TOKENS, limit or _TOKENS) if source.ours else None)
-    # The longest token of today's vocabularies is far below 200 characters: no need to cut what will not be read.
-    text = source.text if most is None else source.text[: 200 * most]
+    text = source.text if most is None else source.text[: _LONGEST * most]  # what will not be read is not tokenized
     ids = (
         tokenizer(text, truncation=True, max_length=most) if most else tokenizer(text, truncation=False, verbose=False)
     )

@@ -283,15 +283,17 @@ def pieces(tokenizer: Any, text: str, ids: Sequence[int]) -> tuple[list[str], li
         One string a token, in a row the text as far as the tokens go (of several tokens that share a character the
         first has it), and the indices of tokens that stand for no text, such as [CLS], by their own name.
     """
+    fast = bool(getattr(tokenizer, "is_fast", False))
+    made = tokenizer(
+        text, truncation=True, max_length=len(ids), return_special_tokens_mask=True, return_offsets_mapping=fast
+    )
     names = [str(name) for name in tokenizer.convert_ids_to_tokens(list(ids))]
-    added = tokenizer.get_special_tokens_mask(list(ids), already_has_special_tokens=True)
-    special = [i for i, flag in enumerate(added) if flag]
-    if not getattr(tokenizer, "is_fast", False):
+    special = [i for i, flag in enumerate(made["special_tokens_mask"][: len(ids)]) if flag]
+    if not fast:
         return [name.replace("\u2581", " ").replace("\u0120", " ") for name in names], special
-    offsets = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=len(ids))["offset_mapping"]
     found: list[str] = []
     done = 0
-    for i, (_, stop) in enumerate(offsets[: len(ids)]):
+    for i, (_, stop) in enumerate(made["offset_mapping"][: len(ids)]):
         # What lies between two tokens (a space that a BERT drops) goes with the second.
         found.append(names[i] if i in special else text[done : max(done, stop)])
         done = max(done, stop) if i not in special else done
