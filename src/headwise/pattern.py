@@ -153,6 +153,21 @@ class Pattern:
         return torch.Size((g.B, g.H, g.T, g.S))
 
     @property
+    def q(self) -> Tensor:
+        """The queries [B, H, T, D] that the pattern holds, after whatever the model did to them (rotation, norms)."""
+        return self._plan.q
+
+    @property
+    def k(self) -> Tensor:
+        """The keys [B, Hk, S, D]."""
+        return self._plan.k
+
+    @property
+    def v(self) -> Tensor | None:
+        """The values [B, Hk, S, E], or None for a bare pattern."""
+        return self._plan.v
+
+    @property
     def dtype(self) -> torch.dtype:
         """Dtype of the probabilities: float32, or float64 for float64 operands."""
         return self._plan.dtype
