@@ -207,6 +207,8 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         pass
     with pytest.raises(SpecError, match="it is a folder"), replacing(tmp_path):
         pass
+    with pytest.raises(SpecError, match="no ordinary file"), replacing("/dev/null"):
+        pass
 
 
 def _umask() -> int:

@@ -322,10 +322,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[str]]:
         'whole'
     """
     place = Path(path)
-    beside = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        if place.is_dir():
-            raise IsADirectoryError(21, "it is a folder")
+        if place.exists() and not place.is_file():  # moving a file onto /dev/null would take the device away
+            raise OSError(0, "it is a folder" if place.is_dir() else "it is no ordinary file")
+        beside = place.with_name(f".{place.name}.{os.getpid()}.part")
         file = beside.open("x", encoding="utf-8", newline="\n")
     except OSError as cause:
         why = cause.strerror or str(cause)
