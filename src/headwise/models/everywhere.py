@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,11 +18,33 @@ from headwise.spec import Bias, Causal, Dense, Mask, Rules
 __all__ = ["everywhere"]
 
 
-class _Everywhere(TorchFunctionMode):
-    """Catches torch's attention op; everything else passes.
+class _Here(threading.local):
+    """How deep this thread is inside ``everywhere``; 0 while headwise itself computes."""
 
-    Inside a handler torch switches the mode off, so a backend of ours that calls the op reaches torch.
-    """
+    depth = 0
+
+
+_here = _Here()
+_lock = threading.Lock()
+_entered = 0  # blocks that are open, over all threads
+_fused_before = True
+_own = torch.nn.functional.scaled_dot_product_attention
+
+
+def _instead(*args: Any, **kwargs: Any) -> Tensor:
+    """What stands in torch's namespace meanwhile: ours for a thread inside a block, torch's own for all others."""
+    if not _here.depth:
+        return _own(*args, **kwargs)
+    # A backend of ours may call torch's op, and must then reach torch.
+    depth, _here.depth = _here.depth, 0
+    try:
+        return _as_torch_means_it(*args, **kwargs)
+    finally:
+        _here.depth = depth
+
+
+class _Everywhere(TorchFunctionMode):
+    """Catches calls of torch's op by those who imported it under a name of their own; everything else passes."""
 
     def __torch_function__(
         self,
@@ -30,9 +53,7 @@ class _Everywhere(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if func is torch.nn.functional.scaled_dot_product_attention:
-            return _as_torch_means_it(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+        return (_instead if func is _own else func)(*args, **(kwargs or {}))
 
 
 def _as_torch_means_it(
@@ -46,7 +67,9 @@ def _as_torch_means_it(
     enable_gqa: bool = False,
 ) -> Tensor:
     """torch.nn.functional.scaled_dot_product_attention on any number of leading axes, through hw.attention."""
-    full = _judged(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    # torch takes a mask beside is_causal in its fused kernel and not in its plain one; where it does, both hide
+    alone = is_causal and attn_mask is None
+    full = _judged(query, key, value, attn_mask, dropout_p, alone, scale, enable_gqa)
     if any(type(t) is not Tensor and not isinstance(t, torch.nn.Parameter) for t in (query, key, value)):
         kinds = sorted({type(t).__name__ for t in (query, key, value)})
         raise UnsupportedError(sentence("everywhere", f"got {', '.join(kinds)}", "headwise computes on plain tensors"))
@@ -57,7 +80,8 @@ def _as_torch_means_it(
     mask: Mask | None = Causal(align="start") if is_causal else None
     scores: tuple[Rules, ...] = ()
     if attn_mask is not None and attn_mask.dtype == torch.bool:
-        mask = Dense(_flat_mask(attn_mask, full))
+        keep = Dense(_flat_mask(attn_mask, full))
+        mask = keep if mask is None else mask & keep
     elif attn_mask is not None:
         scores = (Bias(_flat_mask(attn_mask, full)),)
     out = attention(q, k, v, mask=mask, scores=scores, scale=scale, dropout=dropout_p)
@@ -87,7 +111,7 @@ def _judged(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None,
     dropout_p, is_causal, scale, enable_gqa = options
     bare = [torch.empty(t.shape, dtype=t.dtype, device="meta") for t in (query, key, value)]
     mask = None if attn_mask is None else torch.empty(attn_mask.shape, dtype=attn_mask.dtype, device="meta")
-    out = torch.nn.functional.scaled_dot_product_attention(
+    out = _own(
         bare[0],
         bare[1],
         bare[2],
@@ -120,10 +144,32 @@ def everywhere() -> Iterator[None]:
         >>> torch.allclose(plain, ours, atol=1e-6)
         True
     """
-    fused = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
+    _open()
+    _here.depth += 1
     try:
         with _Everywhere():
             yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
+        _here.depth -= 1
+        _close()
+
+
+def _open() -> None:
+    """Puts ours in torch's namespace with the first block; torch's own modules look the op up there."""
+    global _entered, _fused_before
+    with _lock:
+        _entered += 1
+        if _entered == 1:
+            _fused_before = torch.backends.mha.get_fastpath_enabled()
+            torch.backends.mha.set_fastpath_enabled(False)
+            torch.nn.functional.scaled_dot_product_attention = _instead
+
+
+def _close() -> None:
+    """Puts torch's own back with the last block."""
+    global _entered
+    with _lock:
+        _entered -= 1
+        if _entered == 0:
+            torch.nn.functional.scaled_dot_product_attention = _own
+            torch.backends.mha.set_fastpath_enabled(_fused_before)

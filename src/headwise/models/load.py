@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import logging
 import os
@@ -152,29 +153,47 @@ def _from_gguf(library: Any, path: Path, dtype: torch.dtype | None) -> tuple[Any
                 todo="Install it: pip install gguf.",
             )
         )
-    with _quiet(library):
+    with _quiet(library), _read_once(path):
         try:
-            _check_whole(path)
             model = library.AutoModelForCausalLM.from_pretrained(
                 path.parent, gguf_file=path.name, dtype=dtype or torch.float32
             )
             tokenizer = library.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-        except SpecError:
-            raise
         except Exception as cause:  # the readers of the format raise whatever the broken byte leads them to
             raise _unreadable(str(path), cause) from cause
     return model.eval(), tokenizer
 
 
-def _check_whole(path: Path) -> None:
-    """Raises SpecError where the file ends before its last tensor does; a reader would map what is not there."""
-    from gguf import GGUFReader
+@contextlib.contextmanager
+def _read_once(path: Path) -> Iterator[None]:
+    """Checks a GGUF file, and lends its one reader and its table of names to transformers for the duration.
 
+    transformers parses the file three times, each time tens of thousands of tokens in Python, and rebuilds the table of
+    tensor names for every module: most of the time of loading a small model.
+    """
+    import gguf
+
+    reader = _whole(path, gguf.GGUFReader)
+    own_reader, own_names = gguf.GGUFReader, gguf.get_tensor_name_map
+    wanted = path.resolve()
+
+    def lend(asked: Any, *args: Any, **kwargs: Any) -> Any:
+        return reader if Path(asked).resolve() == wanted else own_reader(asked, *args, **kwargs)
+
+    gguf.GGUFReader, gguf.get_tensor_name_map = lend, functools.cache(own_names)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader, gguf.get_tensor_name_map = own_reader, own_names
+
+
+def _whole(path: Path, reader_of: Any) -> Any:
+    """The reader of a GGUF file; SpecError where the file ends before its last tensor does."""
     size = path.stat().st_size
     try:
-        reader = GGUFReader(path)
+        reader = reader_of(path)
         end = max((int(tensor.data_offset) + int(tensor.n_bytes) for tensor in reader.tensors), default=0)
-    except Exception as cause:
+    except Exception as cause:  # as above: a cut or broken file fails anywhere in the reader
         raise _unreadable(str(path), cause) from cause
     if not reader.tensors:
         raise SpecError(sentence("load", f"{path} holds no tensors", "a model is a GGUF with weights"))
@@ -182,6 +201,7 @@ def _check_whole(path: Path) -> None:
         raise SpecError(
             sentence("load", f"{path} is cut off", f"its tensors end at byte {end:,}, the file at {size:,}")
         )
+    return reader
 
 
 def _unreadable(what: str, cause: Exception) -> SpecError:
@@ -194,11 +214,14 @@ def _unreadable(what: str, cause: Exception) -> SpecError:
 def _quiet(library: Any) -> Iterator[None]:
     """No progress bars, notes or warnings of transformers while loading; the user's settings come back after."""
     log = library.utils.logging
-    bars, level = log.is_progress_bar_enabled(), log.get_verbosity()
+    reader = transformers("load", "modeling_gguf_pytorch_utils")
+    bars, level, bar = log.is_progress_bar_enabled(), log.get_verbosity(), getattr(reader, "tqdm", None)
     loggers = [logging.getLogger(name) for name in ("gguf", "gguf.gguf_reader")]
     levels = [logger.level for logger in loggers]
     log.disable_progress_bar()
     log.set_verbosity(logging.CRITICAL)
+    if bar is not None:  # this one asks no setting
+        vars(reader)["tqdm"] = functools.partial(bar, disable=True)
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
@@ -209,5 +232,7 @@ def _quiet(library: Any) -> Iterator[None]:
         log.set_verbosity(level)
         if bars:
             log.enable_progress_bar()
+        if bar is not None:
+            vars(reader)["tqdm"] = bar
         for logger, before in zip(loggers, levels, strict=True):
             logger.setLevel(before)
