@@ -6,15 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.errors import HeadwiseError, ShapeError, SpecError, axes, sentence
 from headwise.observers import Observer, named
 from headwise.spec import AttentionSpec, Cells, Geometry, Intervals, Mask, Rules
 from headwise.spec.dropout import draw_seed
+from headwise.spec.pieces import Piece, pieces_of
 
 __all__ = ["Chunk", "Plan", "make_plan"]
 
@@ -67,6 +68,14 @@ class Plan:
         if self.spec.mask is None:
             return Intervals.everything(self.geometry)
         return self.spec.mask.intervals(self.geometry)
+
+    @cached_property
+    def pieces(self) -> list[Piece] | None:
+        """The mask as one rectangle or triangle of cells a batch row; None where it is not."""
+        g = self.geometry
+        if self.spec.mask is None:
+            return [Piece(slice(0, g.B), slice(0, g.T), slice(0, g.S), False)]
+        return pieces_of(self.intervals, g)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -137,6 +146,21 @@ class Plan:
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
+class _Call(NamedTuple):
+    """Who calls, with what: an error's sentence names both, and is only written when there is one."""
+
+    who: str
+    q: Tensor
+    k: Tensor
+    v: Tensor | None
+
+    def error(self, kind: type[HeadwiseError], what: str, rule: str, todo: str = "") -> HeadwiseError:
+        """An error with the call's shapes in it."""
+        shown = [axes("q", self.q, "B H T D"), axes("k", self.k, "B Hk S D")]
+        shown += [] if self.v is None else [axes("v", self.v, "B Hk S E")]
+        return kind(sentence(self.who, what, rule, ", ".join(shown), todo))
+
+
 def make_plan(
     who: str,
     q: Tensor,
@@ -152,15 +176,15 @@ def make_plan(
         ShapeError: shapes, dtypes or devices disagree.
         SpecError: an option has no meaning.
     """
-    _check_operands(who, q, k, v)
-    shapes = _shapes(q, k, v)
+    call = _Call(who, q, k, v)
+    _check_operands(call)
     (B, H, T, D), (_, Hk, S, _) = q.shape, k.shape
     E = D if v is None else v.shape[-1]
-    kv_heads = _kv_heads(who, spec.kv_heads, H, Hk, shapes)
-    q_start = _q_start(who, spec.q_start, B, T, S, q.device, shapes)
+    kv_heads = _kv_heads(call, spec.kv_heads, H, Hk)
+    q_start = _q_start(call, spec.q_start, B, T, S)
     geometry = Geometry(B, H, Hk, T, S, D, E, q_start, q.device)
-    scale = _scale(who, spec.scale, D)
-    _check_options(who, spec, geometry, shapes)
+    scale = _scale(call, spec.scale, D)
+    _check_options(call, spec, geometry)
     observers = named(observe)
     for observer in observers.values():
         if isinstance(observer, Observer):
@@ -169,110 +193,65 @@ def make_plan(
     return Plan(q, k, v, spec, geometry, scale, kv_heads, seed, observers)
 
 
-def _shapes(q: Tensor, k: Tensor, v: Tensor | None) -> str:
-    shown = [axes("q", q, "B H T D"), axes("k", k, "B Hk S D")]
-    return ", ".join(shown + ([] if v is None else [axes("v", v, "B Hk S E")]))
-
-
-def _check_operands(who: str, q: Tensor, k: Tensor, v: Tensor | None) -> None:
-    operands = {"q": q, "k": k} | ({} if v is None else {"v": v})
+def _check_operands(call: _Call) -> None:
+    who, q, k, v = call
+    operands = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
     for name, x in operands.items():
         if not isinstance(x, Tensor):
             raise SpecError(sentence(who, f"{name} is a {type(x).__name__}", "q, k and v are torch tensors"))
         if x.dim() != 4:
-            letters = "B,H,T,D" if name == "q" else "B,Hk,S," + ("D" if name == "k" else "E")
-            raise ShapeError(
-                sentence(
-                    who,
-                    f"{name} has {x.dim()} axes",
-                    f"it is [{letters}]",
-                    axes(name, x, ""),
-                    "Add the missing axis with unsqueeze, or view the heads out of the model width.",
-                )
-            )
-    shapes = _shapes(q, k, v)
+            letters = {"q": "B,H,T,D", "k": "B,Hk,S,D", "v": "B,Hk,S,E"}[name]
+            todo = "Add the missing axis with unsqueeze, or view the heads out of the model width."
+            what = f"{name} has {x.dim()} axes"
+            raise ShapeError(sentence(who, what, f"it is [{letters}]", axes(name, x, ""), todo))
     for name, x in operands.items():
         if x.dtype not in _FLOATS:
-            raise ShapeError(
-                sentence(who, f"{name} is {x.dtype}", "q, k and v are float16, bfloat16, float32 or float64", shapes)
-            )
+            rule = "q, k and v are float16, bfloat16, float32 or float64"
+            raise call.error(ShapeError, f"{name} is {x.dtype}", rule)
         if x.dtype != q.dtype:
-            raise ShapeError(
-                sentence(
-                    who,
-                    f"{name} is {x.dtype}, q is {q.dtype}",
-                    "q, k and v share one dtype",
-                    shapes,
-                    f"Cast with {name}.to(q.dtype).",
-                )
-            )
+            what = f"{name} is {x.dtype}, q is {q.dtype}"
+            raise call.error(ShapeError, what, "q, k and v share one dtype", f"Cast with {name}.to(q.dtype).")
         if x.device != q.device:
-            raise ShapeError(
-                sentence(who, f"{name} is on {x.device}, q on {q.device}", "all operands live on one device", shapes)
-            )
+            raise call.error(ShapeError, f"{name} is on {x.device}, q on {q.device}", _ONE_DEVICE)
         if x.shape[0] != q.shape[0]:
-            raise ShapeError(
-                sentence(
-                    who,
-                    f"{name} has batch {x.shape[0]}, q has {q.shape[0]}",
-                    "q, k and v share the batch",
-                    shapes,
-                    f"Expand with {name}.expand(B, -1, -1, -1); strides are free, nothing is copied.",
-                )
-            )
+            what = f"{name} has batch {x.shape[0]}, q has {q.shape[0]}"
+            todo = f"Expand with {name}.expand(B, -1, -1, -1); strides are free, nothing is copied."
+            raise call.error(ShapeError, what, "q, k and v share the batch", todo)
     if k.shape[-1] != q.shape[-1]:
-        raise ShapeError(
-            sentence(
-                who, f"k has width {k.shape[-1]}, q has {q.shape[-1]}", "queries and keys share the width D", shapes
-            )
-        )
+        what = f"k has width {k.shape[-1]}, q has {q.shape[-1]}"
+        raise call.error(ShapeError, what, "queries and keys share the width D")
     if q.shape[-1] == 0:
-        raise ShapeError(sentence(who, "q and k have width 0", "a head needs a width D of at least 1", shapes))
+        raise call.error(ShapeError, "q and k have width 0", "a head needs a width D of at least 1")
     if v is not None and v.shape[1:3] != k.shape[1:3]:
-        raise ShapeError(
-            sentence(
-                who,
-                f"v has {v.shape[1]} heads and {v.shape[2]} keys, k has {k.shape[1]} and {k.shape[2]}",
-                "every key has one value",
-                shapes,
-            )
-        )
+        what = f"v has {v.shape[1]} heads and {v.shape[2]} keys, k has {k.shape[1]} and {k.shape[2]}"
+        raise call.error(ShapeError, what, "every key has one value")
 
 
-def _kv_heads(who: str, given: Any, H: int, Hk: int, shapes: str) -> tuple[int, ...]:
+_ONE_DEVICE = "all operands live on one device"
+
+
+def _kv_heads(call: _Call, given: Any, H: int, Hk: int) -> tuple[int, ...]:
     if given is None:
         if Hk == 0 and H == 0:
             return ()
         if Hk == 0 or H % Hk:
-            good = [n for n in range(1, H + 1) if H % n == 0]
-            listed = " or ".join([", ".join(map(str, good[:-1])), str(good[-1])] if len(good) > 1 else map(str, good))
-            raise ShapeError(
-                sentence(
-                    who,
-                    f"k has {Hk} heads, q has {H}",
-                    "the key heads must divide the query heads",
-                    shapes,
-                    f"Use {listed} key heads, or say with kv_heads which key head each query head reads.",
-                )
-            )
+            good = [str(n) for n in range(1, H + 1) if H % n == 0]
+            listed = " or ".join([", ".join(good[:-1]), good[-1]] if len(good) > 1 else good)
+            todo = f"Use {listed} key heads, or say with kv_heads which key head each query head reads."
+            what = f"k has {Hk} heads, q has {H}"
+            raise call.error(ShapeError, what, "the key heads must divide the query heads", todo)
         return tuple(h // (H // Hk) for h in range(H))
     try:
         heads = tuple(int(n) for n in given)
     except (TypeError, ValueError):
-        raise SpecError(sentence(who, f"kv_heads is {given!r}", f"it is a list of H={H} ints")) from None
+        raise call.error(SpecError, f"kv_heads is {given!r}", f"it is a list of H={H} ints") from None
     if len(heads) != H or not all(0 <= n < Hk for n in heads):
-        raise SpecError(
-            sentence(
-                who,
-                f"kv_heads is {list(heads)}",
-                f"it names, for each of the H={H} query heads, a key/value head 0 to {Hk - 1}",
-                shapes,
-            )
-        )
+        rule = f"it names, for each of the H={H} query heads, a key/value head 0 to {Hk - 1}"
+        raise call.error(SpecError, f"kv_heads is {list(heads)}", rule)
     return heads
 
 
-def _q_start(who: str, given: Any, B: int, T: int, S: int, device: torch.device, shapes: str) -> int | Tensor:
+def _q_start(call: _Call, given: Any, B: int, T: int, S: int) -> int | Tensor:
     if given is None:
         return S - T
     if isinstance(given, int) and not isinstance(given, bool):
@@ -280,73 +259,64 @@ def _q_start(who: str, given: Any, B: int, T: int, S: int, device: torch.device,
     good = isinstance(given, Tensor) and not given.is_floating_point() and given.dtype != torch.bool
     if not good or tuple(given.shape) not in ((), (B,)):
         shown = axes("q_start", given, "B") if isinstance(given, Tensor) else f"q_start is {given!r}"
-        raise SpecError(sentence(who, shown, f"q_start is an int or an integer tensor [B={B}]", shapes))
+        raise call.error(SpecError, shown, f"q_start is an int or an integer tensor [B={B}]")
     if given.dim() == 0:
         return int(given)
-    if given.device != device:
-        raise ShapeError(
-            sentence(who, f"q_start is on {given.device}, q on {device}", "all operands live on one device", shapes)
-        )
-    return given.to(torch.int64)
+    if given.device != call.q.device:
+        raise call.error(ShapeError, f"q_start is on {given.device}, q on {call.q.device}", _ONE_DEVICE)
+    starts: Tensor = given.to(torch.int64)
+    return starts
 
 
-def _scale(who: str, given: Any, D: int) -> float:
+def _scale(call: _Call, given: Any, D: int) -> float:
     if given is None:
         return 1.0 / math.sqrt(D)
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not math.isfinite(given):
-        raise SpecError(sentence(who, f"scale is {given!r}", "it is a finite number, or None for 1/sqrt(D)"))
+        raise call.error(SpecError, f"scale is {given!r}", "it is a finite number, or None for 1/sqrt(D)")
     return float(given)
 
 
-def _check_options(who: str, spec: AttentionSpec, geometry: Geometry, shapes: str) -> None:
+def _check_options(call: _Call, spec: AttentionSpec, geometry: Geometry) -> None:
     if spec.mask is not None and not isinstance(spec.mask, Mask):
         shown = f"a {spec.mask.dtype} tensor" if isinstance(spec.mask, Tensor) else repr(spec.mask)
         todo = (
             "Wrap a bool keep-mask (True = may attend) in hw.Dense(keep); a float mask that is added goes in"
             " scores=(hw.Bias(tensor),)."
         )
-        raise SpecError(sentence(who, f"mask is {shown}", "a mask is one of headwise's masks", todo=todo))
-    if isinstance(spec.scores, Rules) or not all(isinstance(rule, Rules) for rule in spec.scores):
-        raise SpecError(
-            sentence(
-                who,
-                f"scores is {spec.scores!r}",
-                "scores is a sequence of score rules",
-                todo="Write scores=(hw.SoftCap(30.0),).",
+        raise call.error(SpecError, f"mask is {shown}", "a mask is one of headwise's masks", todo)
+    for rule in spec.scores:
+        if not isinstance(rule, Rules):
+            what = f"scores holds a {type(rule).__name__}"
+            raise call.error(
+                SpecError, what, "scores is a sequence of score rules", "Write scores=(hw.SoftCap(30.0),)."
             )
-        )
-    for part in ([] if spec.mask is None else [spec.mask]) + list(spec.scores):
-        part.check(geometry)
     if isinstance(spec.dropout, bool) or not isinstance(spec.dropout, (int, float)) or not 0 <= spec.dropout < 1:
-        raise SpecError(sentence(who, f"dropout is {spec.dropout!r}", "it is a probability, 0 or more and below 1"))
+        raise call.error(SpecError, f"dropout is {spec.dropout!r}", "it is a probability, 0 or more and below 1")
     B, H, T = geometry.B, geometry.H, geometry.T
-    options = (("sinks", spec.sinks, ((H,),)), ("gate", spec.gate, ((H,), (B, H), (B, H, T))))
-    for name, value, allowed in options:
-        if value is None:
-            continue
-        if not isinstance(value, Tensor) or not value.is_floating_point():
-            found = value.dtype if isinstance(value, Tensor) else type(value).__name__
-            raise SpecError(sentence(who, f"{name} is {found}", f"{name} is a float tensor"))
-        if tuple(value.shape) not in allowed:
-            rule = f"it is {' or '.join(str(list(shape)) for shape in allowed)}"
-            raise ShapeError(
-                sentence(
-                    who,
-                    f"{name} does not fit the call",
-                    rule,
-                    axes(name, value, "B H T"[: 2 * value.dim() - 1]) + ", " + shapes,
-                )
-            )
-    held = [("the mask", t) for t in (spec.mask.tensors() if spec.mask else ())]
-    held += [(type(r).__name__, p) for r in spec.scores if (p := r.parameter()) is not None]
-    held += [(name, value) for name, value, _ in options if value is not None]
+    _check_vector(call, "sinks", spec.sinks, ((H,),))
+    _check_vector(call, "gate", spec.gate, ((H,), (B, H), (B, H, T)))
+    held = [] if spec.mask is None else [("the mask", tensor) for tensor in spec.mask.tensors()]
+    held += [
+        (type(rule).__name__, tensor) for rule in spec.scores for tensor in (rule.parameter(),) if tensor is not None
+    ]
     for name, tensor in held:
         if tensor.device != geometry.device:
-            raise ShapeError(
-                sentence(
-                    who,
-                    f"{name} holds a tensor on {tensor.device}, q is on {geometry.device}",
-                    "all operands live on one device",
-                    shapes,
-                )
-            )
+            raise call.error(ShapeError, f"{name} is on {tensor.device}, q on {geometry.device}", _ONE_DEVICE)
+    if spec.mask is not None:
+        spec.mask.check(geometry)
+    for rule in spec.scores:
+        rule.check(geometry)
+
+
+def _check_vector(call: _Call, name: str, value: Any, allowed: tuple[tuple[int, ...], ...]) -> None:
+    """Checks a float tensor that may have one of a few shapes."""
+    if value is None:
+        return
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        found = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise call.error(SpecError, f"{name} is {found}", f"{name} is a float tensor")
+    if tuple(value.shape) not in allowed:
+        rule = f"it is {' or '.join(str(list(shape)) for shape in allowed)}"
+        raise call.error(ShapeError, f"{name} is {list(value.shape)}", rule)
+    if value.device != call.q.device:
+        raise call.error(ShapeError, f"{name} is on {value.device}, q on {call.q.device}", _ONE_DEVICE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,20 +10,11 @@ from torch import Tensor
 from headwise.backends.protocol import Result, Tangents
 from headwise.plan import Plan
 from headwise.products import all_finite
+from headwise.spec.pieces import Piece
 
 __all__ = ["Sdpa"]
 
 _OP = "_scaled_dot_product_flash_attention_for_cpu"
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Batch rows and queries that see one stretch of keys: all of it, or in a triangle from its first key on."""
-
-    batch: slice
-    rows: slice
-    keys: slice
-    triangle: bool
 
 
 class Sdpa:
@@ -59,7 +49,7 @@ class Sdpa:
         for name, x in (("q", plan.q), ("k", plan.k), ("v", plan.v)):
             if x is not None and x.stride(-1) != 1:
                 return f"the last axis of {name} is not contiguous (stride {x.stride(-1)})"
-        if _pieces(plan) is None:
+        if plan.pieces is None:
             return "the mask is neither a rectangle nor a triangle of cells, so torch would need it written out, T x S"
         if not all_finite(plan.q, plan.k, plan.v):
             return "q, k or v holds NaN or inf, which torch's kernel turns into zeros or lets through a mask"
@@ -69,7 +59,7 @@ class Sdpa:
         """One call of the kernel for each piece; rows outside the pieces are empty."""
         g = plan.geometry
         assert plan.v is not None
-        pieces = _pieces(plan)
+        pieces = plan.pieces
         assert pieces is not None
         if len(pieces) == 1 and pieces[0].batch == slice(0, g.B) and pieces[0].rows == slice(0, g.T):
             out, lse = self._call(plan, pieces[0])
@@ -81,7 +71,7 @@ class Sdpa:
             out[at], lse[at] = self._call(plan, piece)
         return Result(out, lse, None)
 
-    def _call(self, plan: Plan, piece: _Piece) -> tuple[Tensor, Tensor]:
+    def _call(self, plan: Plan, piece: Piece) -> tuple[Tensor, Tensor]:
         q, k, v = _operands(plan, piece)
         out, lse = getattr(torch.ops.aten, _OP)(q, k, v, 0.0, piece.triangle, scale=plan.scale)
         return out, lse
@@ -91,7 +81,7 @@ class Sdpa:
     ) -> Tangents:
         """Torch's own backward kernel, piece by piece; it knows no gradient of lse, so none comes here."""
         assert plan.v is not None and grad_out is not None and grad_lse is None
-        pieces = _pieces(plan)
+        pieces = plan.pieces
         assert pieces is not None
         q, k, v = torch.zeros_like(plan.q), torch.zeros_like(plan.k), torch.zeros_like(plan.v)
         backward = getattr(torch.ops.aten, _OP + "_backward")
@@ -110,46 +100,7 @@ class Sdpa:
         return Tangents(q if needs[0] else None, k if needs[1] else None, v if needs[2] else None, ())
 
 
-def _operands(plan: Plan, piece: _Piece) -> tuple[Tensor, Tensor, Tensor]:
+def _operands(plan: Plan, piece: Piece) -> tuple[Tensor, Tensor, Tensor]:
     assert plan.v is not None
     rows, keys = (piece.batch, slice(None), piece.rows), (piece.batch, slice(None), piece.keys)
     return plan.q[rows], plan.k[keys], plan.v[keys]
-
-
-def _pieces(plan: Plan) -> list[_Piece] | None:
-    """The mask as one rectangle or triangle a batch row (all rows at once where they agree); None where it is not."""
-    g = plan.geometry
-    if plan.spec.mask is None:
-        return [_Piece(slice(0, g.B), slice(0, g.T), slice(0, g.S), False)]
-    if not plan.intervals.exact:
-        return None
-    lo, hi = plan.intervals.bounds(slice(0, g.B), slice(0, g.T))
-    if lo.shape[-1] != 1:
-        return None
-    lo, hi = lo[..., 0], hi[..., 0]
-    pieces = []
-    for b in range(lo.shape[0]):
-        batch = slice(0, g.B) if lo.shape[0] == 1 else slice(b, b + 1)
-        found = _piece(batch, lo[b], hi[b])
-        if found is None:
-            return None
-        pieces += found
-    return pieces
-
-
-def _piece(batch: slice, lo: Tensor, hi: Tensor) -> list[_Piece] | None:
-    """The piece of one batch row from its runs lo, hi [T]; [] where no row sees a key."""
-    alive = (lo < hi).nonzero()[:, 0]
-    if len(alive) == 0:
-        return []
-    first, last = int(alive[0]), int(alive[-1])
-    rows = slice(first, last + 1)
-    start = int(lo[first])
-    if len(alive) != last - first + 1 or bool((lo[rows] != start).any()):
-        return None
-    reach = hi[rows] - start
-    if bool((reach == reach[0]).all()):
-        return [_Piece(batch, rows, slice(start, start + int(reach[0])), False)]
-    if bool((reach == torch.arange(1, len(reach) + 1, device=reach.device)).all()):
-        return [_Piece(batch, rows, slice(start, start + len(reach)), True)]
-    return None
