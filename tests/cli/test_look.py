@@ -82,7 +82,7 @@ def test_a_decoder(
     rows = re.findall(r"^ +([01]) ((?:[PNIDFSLB·] ){4})", out, flags=re.MULTILINE)
     assert [row[0] for row in rows] == ["0", "1"]
     for title in ("previous token", "first-token sink", "duplicate token", "induction", "local", "broad"):
-        assert re.search(rf"^{title} +([01]\.[0-3] \d\.\d\d \(\d\.\d\d\) *){{3}}$", out, flags=re.MULTILINE), title
+        assert re.search(rf"^{title} +([01]\.[0-3] \d\.\d\d \(\d\.\d{{3}}\) *){{3}}$", out, flags=re.MULTILINE), title
     assert "next token" not in out
     assert list(tmp_path.iterdir()) == [tmp_path / "look.html"]
     data = carried(tmp_path / "look.html")

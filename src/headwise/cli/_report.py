@@ -95,7 +95,7 @@ def print_leading(console: Console, heads: Sequence[Head], most: int = 3) -> Non
     console.print(table)
     console.print(
         "Chance: a head that spreads evenly over the keys it may see, on the same tokens.\n"
-        "Broad: entropy over its maximum, which an even head reaches (1.00).",
+        "Broad: entropy over its maximum, which an even head reaches (1.000).",
         style="dim",
     )
 
@@ -104,5 +104,5 @@ def _entry(head: Head, kind: Kind) -> Text:
     name = f"{head.layer}.{head.head}"
     entry = Text(f"{name:>5} ")
     entry.append(f"{head.scores[kind.name]:.2f}", style="bold" if head.kind == kind.name else "")
-    entry.append(f" ({head.chance[kind.name]:.2f})", style="dim")
+    entry.append(f" ({head.chance[kind.name]:.3f})", style="dim")
     return entry

@@ -152,7 +152,7 @@ def _examine(name: str, source: _Source, tokens: int | None, dtype: Any, out: An
     before = getattr(model.config, "_attn_implementation", "its own")
     _forward(model, ids[:, :16])  # the first call of a process pays for what later ones find ready
     with _progress(err, model, sites, "plain forward"):
-        _, plain = measured(lambda: _forward(model, ids))
+        _, plain = measured(lambda: _forward(model, ids), again=2)
     with _progress(err, model, sites, "watching every head"):
         reading, watched = measured(partial(score_heads, model, ids, separators=separators, observe=shape.observers()))
 
@@ -166,8 +166,9 @@ def _examine(name: str, source: _Source, tokens: int | None, dtype: Any, out: An
     out.print()
     out.print(f"plain forward ({before})   {plain}", soft_wrap=True)
     out.print(f"every head watched     {watched}; {more}", soft_wrap=True)
-    if plain.peak is not None:
-        out.print("(one run each; peak: the process's resident high-water mark, weights included)", style="dim")
+    runs = "one run each" if plain.runs == 1 else f"median of {plain.runs} runs, and one run"
+    told = "; peak: the most memory resident, weights included" if plain.peak is not None else ""
+    out.print(f"({runs}{told})", style="dim")
     out.print()
     print_grid(out, reading.heads)
     out.print()
