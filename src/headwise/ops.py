@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,8 @@ class Explanation:
         return "\n".join(lines + list(self.notes))
 
 
+# Planning and tiling branch on numbers: torch.compile leaves a call as it is, one break in its graph.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def attention(
     q: Tensor,
     k: Tensor,
@@ -120,6 +122,7 @@ def attention(
     return _run("attention", plan, backend)[0]
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def attend(
     q: Tensor,
     k: Tensor,
@@ -242,7 +245,7 @@ def _spec(
                 todo="Write scores=(hw.SoftCap(30.0),).",
             )
         )
-    heads = None if kv_heads is None else tuple(kv_heads)
+    heads = tuple(kv_heads) if isinstance(kv_heads, Iterable) else kv_heads
     return AttentionSpec(mask, tuple(scores), scale, q_start, heads, sinks, dropout, gate)
 
 
