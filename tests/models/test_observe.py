@@ -262,6 +262,40 @@ def test_a_layer_repeated_by_checkpointing_is_no_second_run(zoo: Any) -> None:
     assert not seen["entropy"].requires_grad
 
 
+def test_two_threads_may_watch_a_model_that_is_not_in_use(zoo: Any) -> None:
+    """The first to leave must not take the model off headwise under the other."""
+    model, batch = zoo.model("llama"), zoo.batch("llama")
+    inside, left = threading.Event(), threading.Event()
+    found: list[Any] = []
+
+    def other() -> None:
+        with hw.observe(model, hw.Entropy()) as seen:
+            inside.set()
+            left.wait(30)
+            zoo.result(model, batch)
+        found.append(seen["entropy"].shape)
+
+    thread = threading.Thread(target=other)
+    with hw.observe(model, hw.Entropy()):
+        thread.start()
+        assert inside.wait(30)
+    left.set()
+    thread.join()
+    assert found == [(2, 2, 4, 10)]
+    assert not using.in_use(model)
+
+
+def test_a_hook_of_the_users_that_raises_first(zoo: Any) -> None:
+    model, batch = zoo.model("llama"), zoo.batch("llama")
+    with hw.observe(model, hw.Entropy()) as seen:
+        hook = model.register_forward_pre_hook(lambda module, args: 1 / 0, prepend=True)
+        with pytest.raises(ZeroDivisionError):
+            zoo.result(model, batch)
+        hook.remove()
+        zoo.result(model, batch)
+    assert len(seen.calls) == 1
+
+
 class CountVisible:
     """An observer of the user's own: how many cells were seen, and how many of them are visible."""
 

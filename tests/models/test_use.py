@@ -166,6 +166,18 @@ def test_models_that_share_a_config_are_both_restored() -> None:
     assert config._attn_implementation == before
 
 
+def test_another_implementation_chosen_meanwhile_is_what_restore_goes_back_to(zoo: Any) -> None:
+    model = hw.use(zoo.model("llama"))
+    model.set_attn_implementation("sdpa")
+    assert not using.in_use(model)
+    hw.restore(model)
+    assert model.config._attn_implementation == "sdpa"
+    hw.use(model)
+    model.set_attn_implementation("eager")
+    hw.restore(hw.use(model))
+    assert model.config._attn_implementation == "eager"
+
+
 def test_a_copy_of_a_model_in_use_can_be_restored(zoo: Any) -> None:
     model = hw.use(zoo.model("llama"))
     twin = copy.deepcopy(model)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headwise.errors import ShapeError, SpecError, sentence
 from headwise.models.average import Average, check_averageable
 from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites
-from headwise.models.using import in_use, restore, use
+from headwise.models.using import held
 from headwise.models.watch import Watcher, watched
 from headwise.observers import named
 from headwise.ops import Attended
@@ -319,18 +319,5 @@ def observe(
         heads = {resolve_sites("observe", list(found), [site])[0]: list(which) for site, which in heads.items()}
     average = Average(observers) if reduce == "mean" else None
     watcher = _Observing(model, {found[site]: site for site in chosen}, observers, heads, average)
-    with _used(model), watched(watcher):
+    with held(model), watched(watcher):
         yield watcher.seen
-
-
-@contextlib.contextmanager
-def _used(model: nn.Module) -> Iterator[None]:
-    """Uses a model for the duration unless it is in use already."""
-    if in_use(model):
-        yield
-        return
-    use(model)
-    try:
-        yield
-    finally:
-        restore(model)

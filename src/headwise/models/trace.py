@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from headwise.errors import SpecError, sentence
-from headwise.models.observe import _used
 from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites
+from headwise.models.using import held
 from headwise.models.watch import Watcher, watched
 from headwise.ops import Attended
 from headwise.pattern import Pattern
@@ -89,7 +89,7 @@ def trace(model: nn.Module, *args: Any, **batch: Any) -> Trace:
     """
     refuse_if_outside("trace", model)
     watcher = _Tracing(model, {module: name for name, module in find_sites(model).items()})
-    with _used(model), watched(watcher), torch.no_grad():
+    with held(model), watched(watcher), torch.no_grad():
         output = model(*args, **batch)
     if not watcher.patterns:
         raise SpecError(sentence("trace", "the forward ran no attention", "a trace keeps the patterns of one forward"))

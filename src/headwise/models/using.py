@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Iterator
@@ -14,18 +15,18 @@ from headwise.models.library import transformers
 from headwise.models.register import NAME, register
 from headwise.models.sites import find_sites, refuse_if_outside
 
-__all__ = ["in_use", "restore", "use"]
+__all__ = ["held", "in_use", "restore", "use"]
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
 class _Record:
-    """What a config said before, and which models put it on headwise; models may share a config."""
+    """What a config said before, and who put it on headwise: models may share a config, and be watched meanwhile."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
         self.before: str | None = config._attn_implementation_internal
-        self.users: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self.users: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 #: By id; a record holds its config, so an id is never that of another one.
@@ -78,18 +79,55 @@ def use(model: Model) -> Model:
     """
     if not isinstance(model, nn.Module):
         raise SpecError(sentence("use", f"got a {type(model).__name__}", "use takes a transformers model"))
+    _join(model, model)
+    return model
+
+
+def _join(model: nn.Module, user: object) -> None:
+    """Puts every config of a model on headwise on behalf of a user: the model itself, or somebody who watches it."""
     register()
     refuse_if_outside("use", model)
     with _lock:
         for config in _configs(model):
             record = _records.get(id(config))
+            now = config._attn_implementation_internal
             if record is None:
-                if config._attn_implementation_internal == NAME:
+                if now == NAME:
                     continue  # loaded or copied with our name: there is nothing to go back to
                 record = _records[id(config)] = _Record(config)
-            record.users.add(model)
+            elif now != NAME:
+                record.before = now  # somebody chose another implementation since: that is what to go back to
+            record.users.add(user)
             config._attn_implementation_internal = NAME
-    return model
+
+
+def _leave(model: nn.Module, user: object) -> None:
+    """Takes a user off; the last one off puts a config back to what it said before."""
+    with _lock:
+        for config in _configs(model):
+            record = _records.get(id(config))
+            if record is None:
+                continue
+            record.users.discard(user)
+            if not record.users:
+                if config._attn_implementation_internal == NAME:
+                    config._attn_implementation_internal = record.before
+                del _records[id(config)]
+
+
+class _Hold:
+    """Somebody who watches a model."""
+
+
+@contextlib.contextmanager
+def held(model: nn.Module) -> Iterator[None]:
+    """Keeps a model on headwise for the duration, whatever other threads or blocks do with it meanwhile."""
+    hold = _Hold()
+    _join(model, hold)
+    try:
+        yield
+    finally:
+        _leave(model, hold)
 
 
 def restore(model: Model) -> Model:
@@ -109,19 +147,11 @@ def restore(model: Model) -> Model:
         >>> hw.restore(hw.use(model)).config._attn_implementation == before
         True
     """
-    if not in_use(model):
-        return model
+    _leave(model, model)
     with _lock:
         for config in _configs(model):
-            record = _records.get(id(config))
-            if record is None:
-                if config._attn_implementation_internal == NAME:
-                    config._attn_implementation_internal = "sdpa" if _fused_by_default(model) else "eager"
-                continue
-            record.users.discard(model)
-            if not record.users:
-                config._attn_implementation_internal = record.before
-                del _records[id(config)]
+            if id(config) not in _records and config._attn_implementation_internal == NAME:
+                config._attn_implementation_internal = "sdpa" if _fused_by_default(model) else "eager"
     return model
 
 

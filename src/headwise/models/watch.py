@@ -71,6 +71,8 @@ class Watcher:
 
     def left(self, finished: bool) -> None:
         """A model's forward was left."""
+        if self._depth == 0:
+            return  # a hook before ours raised, so the forward was never entered
         self._depth -= 1
         if self._depth == 0:
             self.end(finished)
@@ -90,7 +92,7 @@ def watched(watcher: Watcher) -> Iterator[None]:
     handles = []
     try:
         for part in _models_in(watcher.model):
-            handles.append(part.register_forward_pre_hook(_entering(watcher)))
+            handles.append(part.register_forward_pre_hook(_entering(watcher), prepend=True))
             handles.append(part.register_forward_hook(_leaving(watcher), always_call=True))
         token = _active.set((*_active.get(), watcher))
         try:
