@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -126,7 +126,7 @@ class Pattern:
         kv_heads: Sequence[int] | None = None,
         sinks: Tensor | None = None,
     ) -> None:
-        heads = None if kv_heads is None else tuple(kv_heads)
+        heads = tuple(kv_heads) if isinstance(kv_heads, Iterable) else kv_heads
         spec = AttentionSpec(mask, tuple(scores), scale, q_start, heads, sinks)
         plan = make_plan("Pattern", q, k, v, spec)
         self._hold(plan.rebind(q.detach(), k.detach(), None if v is None else v.detach(), plan.parameters), None)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError, ShapeError, SpecError, axes, sentence
 from headwise.observers import Observer, named
-from headwise.spec import AttentionSpec, Cells, Geometry, Intervals, Mask, Rules
+from headwise.spec import AttentionSpec, Cells, Geometry, Intervals, Mask, Rules, ScoreRule
 from headwise.spec.dropout import draw_seed
 from headwise.spec.pieces import Piece, pieces_of
 
@@ -134,12 +134,17 @@ class Plan:
             The scores after the rules, the cells that a rule hid (bool, or None), and the scores before each rule.
         """
         hidden, before = None, []
-        for rule in self.spec.scores:
+        rules = self.spec.scores
+        for left, rule in zip(reversed(range(len(rules))), rules, strict=True):
             before.append(score)
             score = rule.apply(score, cells)
             gone = rule.hidden(cells)
+            if gone is None and left and isinstance(rule, ScoreRule):
+                gone = score == float("-inf")
             if gone is not None:
                 hidden = gone if hidden is None else hidden | gone
+                if left:  # a later rule must neither bring a hidden cell back nor make a NaN of its -inf
+                    score = score.masked_fill(gone, 0.0)
         return score, hidden, before
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.observers.protocol import Accumulator, Frame, Observer, Tile, Whole
+from headwise.products import all_finite
 from headwise.spec.geometry import Geometry, span
 
 __all__ = ["Contribution", "Contributions", "Offsets", "Received", "TopKeys", "TopKeysFound"]
@@ -281,7 +282,11 @@ def _value_norms(v: Tensor, w_o: Tensor, heads: slice, of: int) -> Tensor:
     per_head = w_o.detach().double().unflatten(1, (of, width))[:, heads]  # M, h, E
     gram = torch.einsum("mhe,mhf->hef", per_head, per_head)
     wide = v.double()
-    return torch.linalg.vecdot(wide @ gram, wide).clamp(min=0).sqrt().to(v.dtype)
+    norms = torch.linalg.vecdot(wide @ gram, wide).clamp(min=0).sqrt()
+    if not all_finite(v):  # the Gram matrix makes inf - inf of a value whose norm is inf
+        direct = torch.einsum("bhme,Mhe->bhmM", wide, per_head).norm(dim=-1)
+        norms = torch.where(torch.isfinite(v).all(-1), norms, direct)
+    return norms.to(v.dtype)
 
 
 class _Contribution:

@@ -1,0 +1,20 @@
+"""What several directories of tests share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+# The float64 definition that every backend is held to is read by tests of several directories.
+sys.path.insert(0, str(Path(__file__).parent / "conformance"))
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> Iterator[None]:
+    """Every test starts from the same state of torch's generator, whatever ran before it."""
+    torch.manual_seed(0)
+    yield
