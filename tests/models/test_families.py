@@ -218,3 +218,44 @@ def test_the_mask_stays_a_description(zoo: Any, monkeypatch: pytest.MonkeyPatch)
     assert isinstance(recipe.place, Place)
     assert recipe.tensor().shape == (1, 1, 3, 3)
     assert written  # the counter does count
+
+
+def test_image_tokens_see_each_other_both_ways(zoo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vision tower beside a language model whose mask joins the tokens of an image, with padding on the left."""
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    text = {**sizes, "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 99, "sliding_window": 4}
+    config = Gemma3Config(
+        text_config={**text, "layer_types": ["sliding_attention", "full_attention"]},
+        vision_config={**sizes, "image_size": 16, "patch_size": 4},
+        mm_tokens_per_image=4,
+        image_token_index=90,
+        image_token_id=90,
+    )
+    torch.manual_seed(0)
+    model = Gemma3ForConditionalGeneration(config).eval()
+    zoo.sharpen(model)
+    ids = torch.randint(3, 80, (2, 14))
+    ids[:, 3:7] = 90
+    mask = torch.ones(2, 14, dtype=torch.int64)
+    mask[1, :2] = 0
+    batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": (ids == 90).long()}
+    batch["pixel_values"] = torch.randn(2, 3, 16, 16)
+    model.set_attn_implementation("eager")
+    eager = zoo.result(model, batch)
+    ours = zoo.result(hw.use(model), batch)
+    assert difference(ours, eager) < TOLERANCE
+
+    def dropped(mask: Mask | None) -> Mask | None:
+        if isinstance(mask, hw.spec.And):
+            return hw.spec.And(tuple(dropped(part) for part in mask.masks))
+        if isinstance(mask, hw.spec.Or):
+            return next(part for part in mask.masks if not isinstance(part, hw.Documents))
+        return mask
+
+    def without_blocks(*operands: Tensor, **options: Any) -> Tensor:
+        return hw.attention(*operands, **{**options, "mask": dropped(options["mask"])})
+
+    monkeypatch.setattr(register, "attention", without_blocks)
+    assert float((zoo.result(model, batch) - ours).abs().max() / ours.abs().max()) > 100 * TOLERANCE
