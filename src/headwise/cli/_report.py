@@ -15,6 +15,7 @@ from headwise.viewer.page import COLOURS
 __all__ = ["print_grid", "print_leading"]
 
 _BESIDE = 40  # columns that the legend needs beside the grid
+_TITLE, _ENTRY = 18, 20  # columns of a kind's title and of one head in the table of leading heads
 
 
 def print_grid(console: Console, heads: Sequence[Head]) -> None:
@@ -64,13 +65,17 @@ def _style(kind: Kind, head: Head) -> str:
 
 def _legend(heads: Sequence[Head]) -> list[Text]:
     counts = Counter(head.kind for head in heads)
-    lines = [Text("head; what it does on this text", style="dim")]
+    lines = [Text("what a head does on this text", style="dim")]
     for kind in (*KINDS.values(), MIXED):
         if counts[kind.name]:
             line = Text()
             line.append(kind.letter, style="dim" if kind is MIXED else f"bold #000000 on {COLOURS[kind.name]}")
             line.append(f" {kind.title:<17}{counts[kind.name]:>5} head{'s' if counts[kind.name] > 1 else ''}")
             lines.append(line)
+    lines += [
+        Text(line, style="dim")
+        for line in ("", "a letter clears its margin over chance,", "a block clears it twice over")
+    ]
     return lines
 
 
@@ -80,8 +85,9 @@ def print_leading(console: Console, heads: Sequence[Head], most: int = 3) -> Non
     Args:
         console: where to.
         heads: of the whole model.
-        most: how many heads of each kind.
+        most: how many heads of each kind, fewer where the terminal is narrow.
     """
+    most = max(1, min(most, (console.width - _TITLE) // _ENTRY))
     console.print("leading heads of each kind: layer.head, score (chance)", style="dim")
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     for _ in range(1 + most):
