@@ -1,0 +1,299 @@
+"""Random calls from the whole space of options: blocked against the reference, sdpa where it accepts.
+
+The reference is held to the written definition by the cases; here it stands for it, so that many calls can be made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from small import small_tiles
+from torch import Tensor
+
+import headwise as hw
+from headwise.testing import Call, Draw, questions, within
+
+F64 = torch.float64
+NAN, INF = float("nan"), float("inf")
+
+
+@st.composite
+def masks(draw: Any, size: dict[str, int], numbers: Draw, depth: int = 2) -> hw.spec.Mask:
+    """A mask, or two of them joined by & or |."""
+    B, H, T, S = (size[name] for name in "BHTS")
+    kinds = ["causal", "window", "prefix", "lengths", "padding", "documents", "chunks", "blocks", "dense", "rule"]
+    kind = draw(st.sampled_from(kinds + (["and", "or"] * 4 if depth else [])))
+    if kind in ("and", "or"):
+        a, b = draw(masks(size, numbers, depth - 1)), draw(masks(size, numbers, depth - 1))
+        return a & b if kind == "and" else a | b
+    few = st.integers(0, 9)
+    share = draw(st.sampled_from([0.1, 0.5, 0.9]))
+    if kind == "causal":
+        return hw.Causal(align=draw(st.sampled_from(["end", "start"])))
+    if kind == "window":
+        return hw.Window(draw(few | st.none()), draw(few | st.none()))
+    if kind == "prefix":
+        return hw.Prefix(draw(few) if draw(st.booleans()) else numbers.ints(S + 3, B))
+    if kind == "lengths":
+        return hw.Padding(numbers.ints(S + 2, B))
+    if kind == "padding":
+        queries = numbers.keep(B, T, share=0.8) if draw(st.booleans()) else None
+        return hw.Padding(numbers.keep(B, S, share=share), queries)
+    if kind == "documents":
+        groups = draw(st.integers(1, 4))
+        b = (B,) if draw(st.booleans()) else ()
+        return hw.Documents(numbers.ints(groups, *b, T), numbers.ints(groups, *b, S))
+    if kind == "chunks":
+        start: Any = numbers.ints(6, B, low=-2) if draw(st.booleans()) else draw(st.integers(-3, 5))
+        return hw.Chunks(draw(st.integers(1, 9)), start)
+    if kind == "blocks":
+        tile = draw(st.integers(1, 9))
+        lead = draw(st.sampled_from([(), (H,), (B, H), (1, H), (B, 1)]))
+        return hw.Blocks(numbers.keep(*lead, -(-T // tile), -(-S // tile), share=share), tile)
+    if kind == "dense":
+        full = [n if draw(st.booleans()) else 1 for n in (B, H, T, S)]
+        return hw.Dense(numbers.keep(*full[draw(st.integers(0, 3)) :], share=share))
+    a, b, c = (draw(st.integers(1, 4)) for _ in range(3))
+    return hw.Rule(lambda bb, h, i, j: (a * i + b * j + h + bb) % (c + 1) != 0)
+
+
+@st.composite
+def rules(draw: Any, size: dict[str, int], numbers: Draw) -> tuple[hw.spec.Rules, ...]:
+    B, H, T, S = (size[name] for name in "BHTS")
+    found: list[hw.spec.Rules] = []
+    for kind in draw(st.lists(st.sampled_from(["cap", "alibi", "table", "bias", "own"]), max_size=3)):
+        if kind == "cap":
+            found.append(hw.SoftCap(draw(st.sampled_from([0.3, 2.0, 50.0]))))
+        elif kind == "alibi":
+            found.append(hw.Alibi(numbers.normal(*((B, H) if draw(st.booleans()) else (H,)))))
+        elif kind == "table":
+            found.append(hw.RelativeBias(numbers.normal(H, draw(st.integers(1, 9))), draw(st.integers(-3, 12))))
+        elif kind == "bias":
+            full = [n if draw(st.booleans()) else 1 for n in (B, H, T, S)][draw(st.integers(0, 4)) :]
+            bias = numbers.normal(*full)
+            hides = draw(st.booleans())
+            found.append(hw.Bias(bias.masked_fill(~numbers.keep(*full, share=0.8), -INF) if hides else bias))
+        else:
+            hidden = draw(st.integers(0, 7))
+            found.append(
+                hw.ScoreRule(
+                    lambda s, b, h, i, j, n=hidden: (s * 0.9 + 0.1 * h).masked_fill((i + j + b) % 8 < n // 2, -INF)
+                )  # type: ignore[misc]
+            )
+    return tuple(found)
+
+
+@st.composite
+def calls(draw: Any, dtype: torch.dtype = F64) -> Call:
+    group, Hk = draw(st.sampled_from([(1, 1), (1, 2), (2, 1), (3, 2), (1, 3)]))
+    size = {"B": draw(st.integers(1, 3)), "H": group * Hk, "T": draw(st.integers(1, 19)), "S": draw(st.integers(1, 23))}
+    size |= {"D": draw(st.integers(1, 4)), "E": draw(st.integers(1, 4))}
+    numbers = Draw(dtype, draw(st.integers(0, 2**31)))
+    options: dict[str, Any] = {}
+    if draw(st.integers(0, 4)):
+        options["mask"] = draw(masks(size, numbers))
+    chosen = draw(rules(size, numbers))
+    if chosen:
+        options["scores"] = chosen
+    if draw(st.integers(0, 3)) == 0:
+        start = draw(st.integers(-4, 25))
+        options["q_start"] = numbers.ints(20, size["B"], low=-4) if draw(st.booleans()) else start
+    if draw(st.integers(0, 3)) == 0:
+        options["sinks"] = numbers.normal(size["H"], size=2.0)
+    if draw(st.integers(0, 4)) == 0:
+        shape = [(size["H"],), (size["B"], size["H"]), (size["B"], size["H"], size["T"])][draw(st.integers(0, 2))]
+        options["gate"] = numbers.normal(*shape) * numbers.keep(*shape, share=0.8)
+    if draw(st.integers(0, 4)) == 0:
+        options["dropout"] = draw(st.sampled_from([0.1, 0.5]))
+    if draw(st.integers(0, 4)) == 0 and Hk > 1:
+        options["kv_heads"] = tuple(numbers.ints(Hk, size["H"]).tolist())
+    if draw(st.integers(0, 3)) == 0:
+        options["scale"] = draw(st.sampled_from([0.0, 0.1, -1.0, 3.0]))
+    call = numbers.call(Hk=Hk, **size, **options)
+    if draw(st.booleans()):
+        swap = [(0, 2, 1, 3), (2, 1, 0, 3), (0, 1, 3, 2)][draw(st.integers(0, 2))]
+        q, k, v = (
+            x.permute(swap).contiguous().permute([swap.index(a) for a in range(4)]) for x in (call.q, call.k, call.v)
+        )
+        call = Call(q, k, v, call.options)
+    return call
+
+
+@st.composite
+def spoiled(draw: Any) -> Call:
+    """A call with NaN and inf in some entries of q, k and v."""
+    call = draw(calls())
+    parts = [x.clone() for x in (call.q, call.k, call.v)]
+    for _ in range(draw(st.integers(1, 3))):
+        x = parts[draw(st.integers(0, 2))]
+        at = tuple(draw(st.integers(0, n - 1)) for n in x.shape)
+        x[at] = draw(st.sampled_from([NAN, INF, -INF]))
+    return Call(*parts, call.options)
+
+
+few = settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tiles_of_many_sizes() -> Any:
+    """Each example is cut by the sizes of the example before it: hypothesis and function fixtures do not mix."""
+    with pytest.MonkeyPatch.context() as patch:
+        small_tiles(patch, rows=3, keys=4, scratch=24)
+        yield
+
+
+def _same(a: Any, b: Any, what: str, off: float = 1e-10) -> None:
+    within(a, b, off, what)
+
+
+def agree(call: Call) -> None:
+    """Blocked and the reference agree on output, log-sum-exp and all answers."""
+    asked = questions(call)
+    a, b = call.run("blocked", asked), call.run("reference", asked)
+    _same(a.out, b.out, "out")
+    _same(a.lse, b.lse, "lse")
+    for name in a.seen:
+        found, want = a.seen[name], b.seen[name]
+        if isinstance(question := found, tuple) and hasattr(question, "indices"):
+            _same(found.values, want.values, name)
+            assert torch.equal(found.indices < 0, want.indices < 0)
+            continue
+        for x, y in zip(*((found, want) if isinstance(found, tuple) else ([found], [want])), strict=True):
+            _same(x, y, name)
+
+
+@few
+@given(calls())
+def test_blocked_is_the_reference(call: Call) -> None:
+    agree(call)
+
+
+@few
+@given(calls())
+def test_gradients_of_blocked_are_the_references(call: Call) -> None:
+    grads = []
+    for backend in ("blocked", "reference"):
+        made, leaves = call.fresh()
+        got = made.run(backend)
+        alive = got.lse != -INF
+        loss = got.out.square().sum() + torch.where(alive, got.lse, 0.0).sin().sum()
+        found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        grads.append([torch.zeros(1) if g is None else g for g in found])
+    for (name, a), b in zip(zip(call.leaves(), grads[0], strict=True), grads[1], strict=True):
+        size = max(1.0, float(b.abs().max()))
+        assert bool(torch.isfinite(a).all()), name
+        if a.shape == b.shape:
+            _same(a, b, f"gradient of {name}", 1e-10 * size)
+        else:
+            assert float(a.abs().max()) == float(b.abs().max()) == 0.0
+
+
+@few
+@given(spoiled())
+def test_what_is_not_finite_is_the_same_on_both(call: Call) -> None:
+    """Where a NaN or an infinity is seen the two agree on which numbers it reaches, and how."""
+    asked = [hw.Received(), hw.Entropy(), hw.LogSumExp(), hw.MaxLogit(), hw.Offsets(4, 2), hw.Map(3, 3)]
+    a, b = call.run("blocked", asked), call.run("reference", asked)
+    _same(a.out, b.out, "out")
+    _same(a.lse, b.lse, "lse")
+    for name in a.seen:
+        _same(a.seen[name], b.seen[name], name)
+
+
+@few
+@given(spoiled())
+def test_a_nan_reaches_the_rows_that_see_it_and_no_others(call: Call) -> None:
+    """The rows whose visible operands are finite are those of the call with 0 in place of what is not."""
+    clean = call.finite()
+    visible = clean.run("reference", [hw.TopKeys(call.k.shape[2])]).seen["top_keys"].indices
+    got, want = call.run("blocked").out, clean.run("blocked").out
+    kv = call.options.get("kv_heads") or [h * call.k.shape[1] // call.q.shape[1] for h in range(call.q.shape[1])]
+    bad_key = ~(torch.isfinite(call.k).all(-1) & torch.isfinite(call.v).all(-1))[:, list(kv)]  # [B, H, S]
+    padded = torch.nn.functional.pad(bad_key, (0, 1))
+    where = torch.where(visible < 0, call.k.shape[2], visible)
+    meets = padded[:, :, None].expand(*where.shape[:3], -1).gather(-1, where).any(-1)
+    fair = ~meets & torch.isfinite(call.q).all(-1)
+    _same(got[fair], want[fair], "rows that see nothing bad")
+
+
+@few
+@given(calls(torch.float32))
+def test_sdpa_where_it_accepts(call: Call) -> None:
+    said = hw.explain(call.q, call.k, call.v, **call.options)
+    if said.reasons["sdpa"] != "can run":
+        with pytest.raises(hw.UnsupportedError):
+            call.run("sdpa")
+        return
+    a, b = call.run("sdpa"), call.to(F64).run("reference")
+    _same(a.out, b.out, "out", 1e-5)
+    _same(a.lse, b.lse, "lse", 1e-4)
+
+
+@st.composite
+def plain_calls(draw: Any) -> Call:
+    """Calls that torch's kernel can take: what is random is the mask's shape, the sizes and the padding."""
+    T = draw(st.integers(1, 40))
+    S = draw(st.sampled_from([T, T, draw(st.integers(1, 40))]))
+    group, Hk = draw(st.sampled_from([(1, 2), (2, 1), (3, 2)]))
+    size = {"B": 2, "H": group * Hk, "T": T, "S": S, "D": draw(st.sampled_from([1, 3, 8, 17]))}
+    numbers = Draw(F64, draw(st.integers(0, 2**31)))
+    pads = numbers.ints(S, 2)
+    left = torch.arange(S) >= pads[:, None]
+    options = [
+        {},
+        {"mask": hw.Causal()},
+        {"mask": hw.Causal(align="start")},
+        {"mask": hw.Padding(pads)},
+        {"mask": hw.Padding(left)},
+        {"mask": hw.Causal() & hw.Padding(left, left if S == T else None)},
+        {"mask": hw.Causal(), "q_start": draw(st.integers(-5, 45))},
+        {"mask": hw.Prefix(pads)},
+    ]
+    return numbers.call(Hk=Hk, fused=True, **size, **draw(st.sampled_from(options)))
+
+
+taken: list[bool] = []
+
+
+@few
+@given(plain_calls())
+def test_sdpa_and_its_gradients_on_calls_it_can_take(call: Call) -> None:
+    said = hw.explain(call.q, call.k, call.v, **call.options)
+    taken.append(said.reasons["sdpa"] == "can run")
+    if not taken[-1]:
+        assert "triangle" in said.reasons["sdpa"]
+        return
+    results: list[list[Tensor]] = []
+    for backend in ("sdpa", "reference"):
+        made, leaves = call.fresh()
+        got = made.run(backend)
+        results.append([got.out, got.lse, *torch.autograd.grad(got.out.square().sum(), list(leaves.values()))])
+    for a, b in zip(*results, strict=True):
+        _same(a, b, "sdpa")
+
+
+def test_sdpa_was_really_asked() -> None:
+    """Most of the calls above were taken, not refused; runs after them in the same process or not at all."""
+    if len(taken) >= 20:
+        assert sum(taken) > len(taken) / 2
+    else:
+        test_sdpa_and_its_gradients_on_calls_it_can_take()
+        assert sum(taken) > len(taken) / 2
+
+
+def test_the_fuzz_can_fail() -> None:
+    """A fault planted into a mask's runs is found by these calls."""
+    original = hw.Window.intervals
+
+    def wrong(self: hw.Window, geometry: Any) -> Any:
+        return original(hw.Window(self.before, None if self.after is None else self.after + 1), geometry)
+
+    search = settings(few, phases=[Phase.generate], report_multiple_bugs=False)(given(calls())(agree))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hw.Window, "intervals", wrong)
+        with pytest.raises(AssertionError):
+            search()
