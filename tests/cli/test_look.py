@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,27 @@ def test_fewer_tokens_than_asked_for_is_said(decoder: Path, tmp_path: Path, caps
 def test_our_own_text_is_cut_to_a_small_context(decoder: Path, tmp_path: Path) -> None:
     assert run(str(decoder), "--html", str(tmp_path / "a.html")) == 0
     assert len(carried(tmp_path / "a.html")["tokens"]) == 64
+
+
+def test_a_text_is_no_markup_and_no_terminal_code(
+    decoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "[red]a[b].html"
+    assert run(str(decoder), "--text", "[bold]x[/red] \x1b[31m\x07 <b>", "--html", str(place)) == 0
+    out = capsys.readouterr().out
+    assert "[bold]x[/red] [31m <b>" in out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert "".join(carried(place)["tokens"]) == "[bold]x[/red] \x1b[31m\x07 <b>"
+
+
+def test_a_stream_that_knows_only_ascii(decoder: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "headwise", "look", str(decoder), "--text", TEXT, "--html", str(tmp_path / "a.html")]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, capture_output=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"?The cat" in done.stdout
+    assert (tmp_path / "a.html").exists()
 
 
 REFUSED = {

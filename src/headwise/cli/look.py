@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headwise.errors import SpecError, sentence
+
+if TYPE_CHECKING:
+    from headwise.cli._measure import Cost
+    from headwise.heads import Reading
 
 __all__ = ["look"]
 
@@ -49,7 +55,6 @@ def look(
         headwise look minilm --text "The cat sat on the mat, and the cat slept." --html cat.html
         headwise look ./my-model --text-file essay.txt
     """
-    import torch
     from rich.console import Console
 
     from headwise.viewer import replacing
@@ -60,12 +65,16 @@ def look(
             sentence("look", f"--tokens is {tokens}", "a head has a choice from two tokens on", todo="Try 256.")
         )
     source = _source(text, text_file)
-    out, err = Console(highlight=False), Console(stderr=True, highlight=False)
-    torch.manual_seed(0)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows a question mark
+    # No markup: a text or a path may hold square brackets.
+    out, err = Console(highlight=False, markup=False), Console(stderr=True, highlight=False, markup=False)
     with replacing(html) as file:  # opened first: a page that cannot be written is said before the model runs
-        report = _examine(model, source, tokens, wanted, out, err)
-        file.write(report)
-    out.print(f"\nPage: {html} ({len(report.encode()) / 1e6:.1f} MB, opens offline in any browser)", soft_wrap=True)
+        looked = _examine(model, source, tokens, wanted, err)
+        file.write(looked.page)
+    _say(out, looked)
+    out.print(f"\nPage: {html} ({len(looked.page) / 1e6:.1f} MB, opens offline in any browser)", soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -132,11 +141,23 @@ def prose() -> str:
     return "\n\n".join(pages)
 
 
-def _examine(name: str, source: _Source, tokens: int | None, dtype: Any, out: Any, err: Any) -> str:
-    """Loads, runs and prints; gives the page."""
+@dataclass(frozen=True)
+class _Looked:
+    """What there is to say."""
+
+    title: str
+    what: str
+    before: str
+    plain: Cost
+    watched: Cost
+    reading: Reading
+    page: str
+
+
+def _examine(name: str, source: _Source, tokens: int | None, dtype: Any, err: Any) -> _Looked:
+    """Loads the model and runs it, plain and watched."""
     import headwise as hw
     from headwise.cli._measure import measured
-    from headwise.cli._report import print_grid, print_leading
     from headwise.heads import score_heads
     from headwise.viewer import layout, page, pieces
 
@@ -146,8 +167,7 @@ def _examine(name: str, source: _Source, tokens: int | None, dtype: Any, out: An
     ids, cut = _tokenized(model, tokenizer, name, source, tokens)
     texts, special = pieces(tokenizer, source.text[: _LONGEST * ids.shape[1]], ids[0].tolist())
     separators = _flags(ids, [i for i in special if i > 0])
-    heads = sum(_heads(model, site) for site in sites)
-    shape = layout(ids.shape[1], heads)
+    shape = layout(ids.shape[1], _heads(model, sites))
 
     before = getattr(model.config, "_attn_implementation", "its own")
     _forward(model, ids[:, :16])  # the first call of a process pays for what later ones find ready
@@ -158,27 +178,35 @@ def _examine(name: str, source: _Source, tokens: int | None, dtype: Any, out: An
 
     layers = 1 + max(head.layer for head in reading.heads)
     title = f"What the {len(reading.heads)} heads of {_shown(name)} do"
-    first = " ".join(source.text.split())[:48]
+    first = " ".join("".join(c if c.isprintable() else " " for c in source.text[:200]).split())[:48]
     what = f"{layers} layers, {len(reading.heads)} heads, {ids.shape[1]} tokens{cut} of {source.name}: “{first} …”"
-    more = f"{watched.seconds / plain.seconds:.1f} times the plain forward" if plain.seconds else ""
-    out.print(title, style="bold")
-    out.print(what)
-    out.print()
-    out.print(f"plain forward ({before})   {plain}", soft_wrap=True)
-    out.print(f"every head watched     {watched}; {more}", soft_wrap=True)
-    runs = "one run each" if plain.runs == 1 else f"median of {plain.runs} runs, and one run"
-    told = "; peak: the most memory resident, weights included" if plain.peak is not None else ""
-    out.print(f"({runs}{told})", style="dim")
-    out.print()
-    print_grid(out, reading.heads)
-    out.print()
-    print_leading(out, reading.heads)
     facts = [
         (f"plain forward ({before})", str(plain)),
         ("every head watched", str(watched)),
         ("weights", _short(dtype)),
     ]
-    return page(reading, shape, texts, title=title, subtitle=what, facts=facts, special=special)
+    html = page(reading, shape, texts, title=title, subtitle=what, facts=facts, special=special)
+    return _Looked(title, what, before, plain, watched, reading, html)
+
+
+def _say(out: Any, looked: _Looked) -> None:
+    """Prints it."""
+    from headwise.cli._report import print_grid, print_leading
+
+    plain, watched = looked.plain, looked.watched
+    out.print(looked.title, style="bold")
+    out.print(looked.what)
+    out.print()
+    more = f"; {watched.seconds / plain.seconds:.1f} times the plain forward" if plain.seconds else ""
+    out.print(f"plain forward ({looked.before})   {plain}", soft_wrap=True)
+    out.print(f"every head watched     {watched}{more}", soft_wrap=True)
+    runs = "one run each" if plain.runs == 1 else f"median of {plain.runs} runs, and one run"
+    told = "; peak: the most memory resident, weights included" if plain.peak is not None else ""
+    out.print(f"({runs}{told})", style="dim")
+    out.print()
+    print_grid(out, looked.reading.heads)
+    out.print()
+    print_leading(out, looked.reading.heads)
 
 
 def _tokenized(model: Any, tokenizer: Any, name: str, source: _Source, tokens: int | None) -> tuple[Any, str]:
@@ -233,10 +261,12 @@ def _context(model: Any) -> int | None:
     return int(limit) if limit else None
 
 
-def _heads(model: Any, site: str) -> int:
-    """Query heads of a site; a guess is enough, it only sizes the page."""
-    config = getattr(model.get_submodule(site), "config", model.config)
-    return int(getattr(config, "num_attention_heads", None) or 12)
+def _heads(model: Any, sites: list[str]) -> int:
+    """About how many query heads run; it only sizes the page. Layers that share their weights are one site."""
+    configs = [getattr(model.get_submodule(site), "config", model.config) for site in sites]
+    found = [int(getattr(config, "num_attention_heads", None) or 12) for config in configs]
+    runs = int(getattr(model.config, "num_hidden_layers", None) or len(sites))
+    return max(sum(found), runs * found[0])
 
 
 def _flags(ids: Any, where: list[int]) -> Any:

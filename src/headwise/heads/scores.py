@@ -82,7 +82,8 @@ class Head:
     """What one head does on one text.
 
     Attributes:
-        layer: index of its site in ``hw.sites(model)``.
+        layer: place of its site among those that ran, in order; ``hw.sites(model)`` has the same order where every
+            site runs once.
         head: index of the query head.
         site: the site's name.
         kind: a key of ``KINDS``, or "mixed".
