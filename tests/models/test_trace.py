@@ -125,3 +125,16 @@ def test_the_configs_flag_works_or_says_why(zoo: Any) -> None:
     model.config._output_attentions = False
     with pytest.raises(ValueError, match=r"`output_attentions` attribute is not supported.*headwise"):
         model.config.output_attentions = True
+
+
+class Older(torch.nn.Module):
+    """A module as older models have them: it takes the flag and does not pass it on."""
+
+    def forward(self, x: torch.Tensor, output_attentions: bool = False) -> Any:
+        return register.headwise_attention(self, x, x, x, None)
+
+
+def test_a_flag_that_a_module_keeps_to_itself() -> None:
+    x = torch.randn(1, 2, 3, 4)
+    assert Older()(x)[1] is None
+    torch.testing.assert_close(Older()(x, output_attentions=True)[1], hw.Pattern(x, x).to_dense())

@@ -2,9 +2,9 @@
 
 from headwise.models.everywhere import everywhere
 from headwise.models.load import load
-from headwise.models.observe import observe
+from headwise.models.observe import Answers, Seen, observe
 from headwise.models.sites import sites
 from headwise.models.trace import Trace, trace
 from headwise.models.using import restore, use
 
-__all__ = ["Trace", "everywhere", "load", "observe", "restore", "sites", "trace", "use"]
+__all__ = ["Answers", "Seen", "Trace", "everywhere", "load", "observe", "restore", "sites", "trace", "use"]

@@ -231,14 +231,16 @@ def _for_another_sequence(frame: FrameType | None) -> bool:
     The mask call does not say it, and where both sequences happen to be equally long nothing else tells a decoder's
     tokens from the encoder's padding. The function of transformers that makes the call knows, so it is asked.
     """
-    for _ in range(4):
+    for _ in range(8):
         frame = frame.f_back if frame is not None else None
         if frame is None:
             break
+        name, here = "encoder_hidden_states", frame.f_locals
         if frame.f_code.co_name.startswith("create_bidirectional"):
-            other = frame.f_locals.get("encoder_hidden_states")
-            return other is not None and other is not frame.f_locals.get("inputs_embeds")
-    return False
+            if name not in frame.f_code.co_varnames:
+                return False
+            return name not in here or (here[name] is not None and here[name] is not here.get("inputs_embeds"))
+    return True  # nobody to ask: no row is emptied on a guess
 
 
 def headwise_mask(
@@ -285,9 +287,9 @@ def headwise_mask(
     frame = inspect.currentframe()
     # A 2-D mask that is longer than the keys it was asked for belongs to another sequence as well.
     same_axis = attention_mask is not None and attention_mask.shape[-1] <= kv_length + int(kv_offset)
-    own_rows = same_axis and not _for_another_sequence(frame)
-    if own_rows and q_length != kv_length and not holds_causal(fn):
-        own_rows = False  # queries of their own beside the masked keys, as a resampler's latents
+    # Causal queries are tokens of the masked sequence; others are where they are as many (a resampler's latents are
+    # not) and nobody says that they come from elsewhere.
+    own_rows = same_axis and (holds_causal(fn) or (q_length == kv_length and not _for_another_sequence(frame)))
     real = None if attention_mask is None else attention_mask.to(device=place.device, dtype=torch.bool)
     described = Described(_Recipe(place, fn, real, own_rows, use_vmap))
     if allow_is_bidirectional_skip and described.say().mask is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from types import FrameType
 from typing import Any
 
 import torch
@@ -42,8 +44,9 @@ def register() -> None:
         UnavailableError: transformers is not installed.
     """
     library = transformers("use")
-    library.AttentionInterface.register(NAME, headwise_attention)
-    library.AttentionMaskInterface.register(NAME, headwise_mask)
+    # torch.compile breaks its graph here: who watches, and what a mask describes, is not for a compiler to trace.
+    library.AttentionInterface.register(NAME, torch.compiler.disable(headwise_attention))
+    library.AttentionMaskInterface.register(NAME, torch.compiler.disable(headwise_mask))
 
 
 def headwise_attention(
@@ -110,7 +113,7 @@ def headwise_attention(
         "sinks": _sinks_a_head(module, s_aux if s_aux is not None else sinks),
         "dropout": float(dropout) if module.training else 0.0,
     }
-    out, weights = _run(module, query, key, value, options, _weights_wanted(kwargs))
+    out, weights = _run(module, query, key, value, options, _weights_wanted(module, kwargs))
     return out.transpose(1, 2).contiguous(), weights
 
 
@@ -235,7 +238,7 @@ def _with_packing(
     return documents if mask is None else mask & documents
 
 
-def _weights_wanted(kwargs: dict[str, Any]) -> bool:
+def _weights_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     """Whether somebody will keep the probabilities that a module returns.
 
     Newer models collect them with hooks that read a collector in a context variable; older ones hand a flag down, and
@@ -246,5 +249,10 @@ def _weights_wanted(kwargs: dict[str, Any]) -> bool:
     collector = transformers("use", "utils.output_capturing")._active_collector.get()
     if collector is not None and any("attentions" in key for key in collector):
         return True
-    caller = sys._getframe(2)
-    return "output_attentions" in caller.f_code.co_varnames and caller.f_locals.get("output_attentions") is True
+    forward = inspect.unwrap(type(module).forward).__code__
+    if "output_attentions" not in forward.co_varnames:
+        return False
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code is not forward:
+        frame = frame.f_back
+    return frame is not None and frame.f_locals.get("output_attentions") is True
