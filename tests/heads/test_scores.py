@@ -199,8 +199,37 @@ def test_kinds_claim_heads_in_the_order_that_is_documented() -> None:
     assert kind_of({**even, "first_token": 0.8, "induction": 0.3}, even) == "induction"
     assert kind_of({**even, "local": 0.9, "previous_token": 0.2}, even) == "local"
     assert kind_of({**even, "local": 0.9, "previous_token": 0.5}, even) == "previous_token"
+    unsure = dict.fromkeys(even, 0.1)
+    assert kind_of({**even, "induction": 0.3, "broad": 0.5}, even, unsure) == "mixed"
+    assert kind_of({**even, "induction": 0.4, "broad": 0.5}, even, unsure) == "induction"
     assert lift(1.0, 0.3) == 1
     assert lift(1.0, 1.0) == 0
+
+
+def test_the_standard_error_is_that_of_the_textbook() -> None:
+    model = model_of("Llama")
+    previous = dense(model, IDS, None).diagonal(offset=-1, dim1=-2, dim2=-1)[:, 0]  # [L, H, T - 1]
+    above = previous - 1 / torch.arange(2, IDS.shape[1] + 1)
+    wanted = above.std(-1) / above.shape[-1] ** 0.5
+    for head in score_heads(model, IDS).heads:
+        assert head.error["previous_token"] == pytest.approx(float(wanted[head.layer, head.head]), abs=1e-5)
+
+
+def test_a_short_text_makes_no_induction_head() -> None:
+    # one repeat, and a head that looks for it: three queries are no evidence
+    ids = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1, 2, 3]])
+    q, k, rules = built("induction", ids)
+    questions = _questions(ids, None, None)
+    asked = [
+        *questions.values(),
+        hw.Entropy(name="score:entropy"),
+        _Uniform(tuple(questions.values()), name="score:uniform"),
+    ]
+    seen = hw.attend(q, k, q, mask=hw.Causal(), scores=rules, scale=1.0, observe=asked).seen
+    (head,) = _Table.of(seen, list(questions)).heads(0, "site")
+    assert head.scores["induction"] == pytest.approx(1, abs=1e-5)
+    assert head.error["induction"] == float("inf")
+    assert head.kind != "induction"
 
 
 def test_what_cannot_be_scored_is_refused() -> None:

@@ -170,7 +170,7 @@ def random_reading(layers: int, heads: int, shape: Layout) -> Reading:
         "page:offsets": torch.rand(1, heads, shape.limit + shape.after + 1),
     }
     scores = {"previous_token": 0.1, "induction": 0.2, "duplicate_token": 0.1, "first_token": 0.3, "broad": 0.4}
-    found = [Head(n // heads, n % heads, "", "mixed", scores, scores, 1.0) for n in range(layers * heads)]
+    found = [Head(n // heads, n % heads, "", "mixed", scores, scores, scores, 1.0) for n in range(layers * heads)]
     return Reading(tuple(found), {}, True, Seen(dict.fromkeys(Seen.sites, one)))
 
 

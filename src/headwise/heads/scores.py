@@ -23,10 +23,25 @@ from headwise.models import observe as observing
 from headwise.models import sites as sites_of
 from headwise.observers import Accumulator, Entropy, Frame, MassOn, MassWhere, Observer, Tile, Whole, named
 
-__all__ = ["BROAD", "KINDS", "LOCAL", "MIXED", "Head", "Kind", "Reading", "kind_of", "lift", "score_heads"]
+__all__ = [
+    "BROAD",
+    "ERRORS",
+    "FEWEST",
+    "KINDS",
+    "LOCAL",
+    "MIXED",
+    "Head",
+    "Kind",
+    "Reading",
+    "kind_of",
+    "lift",
+    "score_heads",
+]
 
 LOCAL = 8  #: "local" keys are those less than this far from the query, the query's own token included.
 BROAD = 0.8  #: a head is broad where its relative entropy is at least this.
+ERRORS = 3  #: a head is of a kind only where its score is this many standard errors above chance,
+FEWEST = 8  #: over at least so many queries: a short text with two repeats shows no induction head.
 
 
 class Kind(NamedTuple):
@@ -90,6 +105,9 @@ class Head:
         scores: by kind, 0 to 1. A kind for which no query of the text has a choice (nothing repeats, no key lies
             ahead under a causal mask) is absent, not zero.
         chance: by kind, what a head that spreads uniformly over the visible keys scores on the same queries.
+        error: by kind, the standard error of ``score - chance``, its spread over those queries divided by the root of
+            their number; infinite below ``FEWEST`` of them. Queries of one text are no independent draws, so it is the
+            least that can be said.
         entropy: mean over the queries that see at least two keys, in nats.
     """
 
@@ -99,6 +117,7 @@ class Head:
     kind: str
     scores: Mapping[str, float]
     chance: Mapping[str, float]
+    error: Mapping[str, float]
     entropy: float
 
     def lift(self, kind: str) -> float:
@@ -135,18 +154,20 @@ def lift(score: float, chance: float) -> float:
     return (score - chance) / (1 - chance) if chance < 1 else 0.0
 
 
-def kind_of(scores: Mapping[str, float], chance: Mapping[str, float]) -> str:
+def kind_of(scores: Mapping[str, float], chance: Mapping[str, float], error: Mapping[str, float] | None = None) -> str:
     """Which kind a head is of, or "mixed".
 
     What a head does where there is something to do says more than where it rests, and resting on the first token is
     what most heads of a causal model do most of the time (Xiao et al. 2023). So the kinds that look for something,
     induction, duplicate, previous and next token, come first: the one whose lift is the largest multiple of its margin
     (``Kind.margin``), if that is at least 1. Then, by the same rule, local, separator and first token. Then broad: a
-    relative entropy of at least ``BROAD`` (a uniform head has 1). Else mixed.
+    relative entropy of at least ``BROAD`` (a uniform head has 1). Else mixed. A score that is less than ``ERRORS``
+    standard errors above chance claims nothing.
 
     Args:
         scores: by kind.
         chance: by kind.
+        error: by kind, as in ``Head``; None = the scores are exact.
 
     Returns:
         A key of ``KINDS``, or "mixed".
@@ -157,8 +178,9 @@ def kind_of(scores: Mapping[str, float], chance: Mapping[str, float]) -> str:
         >>> kind_of({"previous_token": 0.1}, {"previous_token": 0.1})
         'mixed'
     """
+    sure = {name for name in scores if error is None or scores[name] - chance[name] >= ERRORS * error[name]}
     for group in (_SEEKING, _RESTING):
-        margins = {name: lift(scores[name], chance[name]) / KINDS[name].margin for name in group if name in scores}
+        margins = {name: lift(scores[name], chance[name]) / KINDS[name].margin for name in group if name in sure}
         best = max(margins, key=margins.__getitem__, default=None)
         if best is not None and margins[best] >= 1:
             return best
@@ -338,10 +360,11 @@ class _Uniform(Observer):
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Scores and chances of one site, by kind float64 [H], and over how many queries."""
+    """Scores, chances and errors of one site, by kind float64 [H], and over how many queries."""
 
     scores: dict[str, Tensor]
     chances: dict[str, Tensor]
+    errors: dict[str, Tensor]
     queries: dict[str, int]
     entropy: Tensor
 
@@ -350,21 +373,25 @@ class _Table:
         """Averages what was observed over the queries that have a choice."""
         counts = answers["score:uniform"].double()
         n = counts[:, :, -1]
-        scores, chances, queries = {}, {}, {}
+        table = cls({}, {}, {}, {}, _mean(answers["score:entropy"].double(), n >= 2))
         for at, kind in enumerate(kinds):
             c = counts[:, :, at]
-            choice = (c > 0) & (c < n)
-            if not bool(choice.any((0, 2)).all()):
-                continue
-            scores[kind] = _mean(answers[f"score:{kind}"].double(), choice)
-            chances[kind] = _mean(c / n.clamp(min=1), choice)
-            queries[kind] = int(choice[:, 0].sum())
-        several = n >= 2
-        nats = answers["score:entropy"].double()
-        scores["broad"] = _mean(nats / n.clamp(min=2).log(), several)
-        chances["broad"] = torch.ones_like(scores["broad"])
-        queries["broad"] = int(several[:, 0].sum())
-        return cls(scores, chances, queries, _mean(nats, several))
+            table._take(kind, answers[f"score:{kind}"].double(), c / n.clamp(min=1), (c > 0) & (c < n))
+        relative = answers["score:entropy"].double() / n.clamp(min=2).log()
+        table._take("broad", relative, torch.ones_like(relative), n >= 2)
+        return table
+
+    def _take(self, kind: str, mass: Tensor, uniform: Tensor, choice: Tensor) -> None:
+        """Keeps one kind: what its queries scored and what a uniform head scores there, [B, H, T] each."""
+        number = choice.sum((0, 2))
+        if not bool((number > 0).all()):
+            return
+        self.scores[kind], self.chances[kind] = _mean(mass, choice), _mean(uniform, choice)
+        above = mass - uniform
+        spread = _mean((above - _mean(above, choice)[:, None]) ** 2, choice)
+        error = (spread / (number - 1).clamp(min=1)).sqrt()
+        self.errors[kind] = torch.where(number < FEWEST, torch.inf, error)
+        self.queries[kind] = int(number[0])
 
     def heads(self, layer: int, site: str) -> list[Head]:
         """One ``Head`` for each head of the site."""
@@ -372,7 +399,9 @@ class _Table:
         for head in range(len(self.entropy)):
             scores = {kind: float(self.scores[kind][head]) for kind in KINDS if kind in self.scores}
             chance = {kind: float(self.chances[kind][head]) for kind in scores}
-            found.append(Head(layer, head, site, kind_of(scores, chance), scores, chance, float(self.entropy[head])))
+            error = {kind: float(self.errors[kind][head]) for kind in scores}
+            kind = kind_of(scores, chance, error)
+            found.append(Head(layer, head, site, kind, scores, chance, error, float(self.entropy[head])))
         return found
 
 
