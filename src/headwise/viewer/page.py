@@ -2,7 +2,7 @@
 
 The page holds no T x S pattern. With N heads, maps of ``side x side`` cells and k top keys for Q queries it takes
 
-    N * (side^2 + 2 or 3 bytes * k * Q + 4 bytes * distances) * 4/3 (base64)  +  the text  +  45 kB
+    N * (side^2 + (2 or 3) * k * Q + 4 * distances) * 4/3 (base64)  +  N * 0.3 kB  +  the text  +  30 kB
 
 and ``side`` and ``Q`` shrink until the first two terms stay below ``MAP_BYTES`` and ``TOP_BYTES``: the size is bounded
 for any number of heads and grows with T only by the text itself.
