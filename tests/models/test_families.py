@@ -261,11 +261,10 @@ def test_image_tokens_see_each_other_both_ways(zoo: Any, monkeypatch: pytest.Mon
     assert float((zoo.result(model, batch) - ours).abs().max() / ours.abs().max()) > 100 * TOLERANCE
 
 
-@pytest.mark.parametrize(("family", "padding"), [("llama", "left"), ("bart", "right")])
-def test_a_compiled_model_gives_the_same(zoo: Any, family: str, padding: str) -> None:
+def test_a_compiled_model_gives_the_same(zoo: Any) -> None:
     """torch.compile breaks its graph at each attention; what the mask call's own code knows must survive that."""
-    short = {"encoder_layers": 1, "decoder_layers": 1} if family == "bart" else {"num_hidden_layers": 1}
-    model, batch = hw.use(zoo.model(family, **short)), zoo.batch(family, padding)
+    model = hw.use(zoo.model("bart", encoder_layers=1, decoder_layers=1))
+    batch = zoo.batch("bart", "right")  # an encoder with padding, as long as its decoder
     want = zoo.result(model, batch)
     got = zoo.result(torch.compile(model, backend="eager"), batch)
     torch._dynamo.reset()

@@ -21,7 +21,7 @@ from headwise.models.library import transformers
 __all__ = ["NAMES", "load"]
 
 #: The names that ``load`` knows.
-NAMES = ("smollm2", "minilm", "two-layer")
+NAMES = (*GGUF_PACKAGES, *SAFETENSORS_PACKAGES, "two-layer")
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
 
