@@ -222,7 +222,7 @@ def test_our_own_text_is_long_and_plain() -> None:
     assert "----" not in prose()
 
 
-@pytest.mark.xdist_group("smollm2")
+@pytest.mark.xdist_group("real weights")
 def test_the_real_model_and_its_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
