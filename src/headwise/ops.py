@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -19,6 +20,24 @@ from headwise.spec import AttentionSpec, Mask, Rules
 __all__ = ["Attended", "Explanation", "attend", "attention", "explain"]
 
 BackendLike = str | Backend | None
+
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def _uncompiled(fn: Call) -> Call:
+    """Lets torch.compile leave a call as it is, one break in its graph: planning and tiling branch on numbers.
+
+    torch.compiler.disable loads the compiler, which half of all programs never need, so it is asked on first use.
+    """
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(fn)(*args, **kwargs)
+        return fn(*args, **kwargs)
+
+    return cast(Call, call)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +86,7 @@ class Explanation:
         return "\n".join(lines + list(self.notes))
 
 
-# Planning and tiling branch on numbers: torch.compile leaves a call as it is, one break in its graph.
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@_uncompiled
 def attention(
     q: Tensor,
     k: Tensor,
@@ -122,7 +140,7 @@ def attention(
     return _run("attention", plan, backend)[0]
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@_uncompiled
 def attend(
     q: Tensor,
     k: Tensor,
