@@ -11,7 +11,6 @@ from typing import Any
 from torch import Tensor, nn
 
 __all__ = [
-    "FLOAT_MASKS",
     "GGUF_PACKAGES",
     "LEFT_ALONE",
     "SAFETENSORS_PACKAGES",
@@ -19,10 +18,6 @@ __all__ = [
     "block_size",
     "chosen_cells",
 ]
-
-#: Model types whose own code computes on the mask as numbers (adds it, takes minima): they are given the float mask
-#: that transformers' eager path gives them, 0 = visible and the dtype's minimum = hidden.
-FLOAT_MASKS = frozenset({"git"})
 
 #: Model types that ask for something hw.attention has no words for, with the reason.
 UNSAYABLE = dict.fromkeys(

@@ -19,7 +19,6 @@ from torch import Tensor
 from typing_extensions import Self
 
 from headwise.errors import SpecError, axes, sentence
-from headwise.models.families import FLOAT_MASKS
 from headwise.models.library import transformers
 from headwise.models.lower import Place, holds_causal, lower
 from headwise.spec import Bias, Dense, Mask, Padding, Rules
@@ -253,36 +252,19 @@ def headwise_mask(
     attention_mask: Tensor | None = None,
     allow_is_bidirectional_skip: bool = False,
     use_vmap: bool = False,
-    dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
-    config: Any = None,
     **kwargs: Any,
 ) -> Tensor | None:
     """The mask function that transformers calls under the name "headwise"; its arguments are transformers'.
 
     It never leaves a causal mask out: what None would mean then depends on flags that several model families set wrong.
+    The keywords it does not name (a dtype, hints when to leave the mask out, the config) change no cell.
 
     Returns:
-        A described mask [B, 1, T, S]; None only for "every key is visible", and only where the caller allows it; the
-        float mask of transformers' eager path for the families whose own code needs numbers.
+        A described mask [B, 1, T, S]; None only for "every key is visible", and only where the caller allows it.
     """
     library = transformers("use", "masking_utils")
     fn = mask_function if mask_function is not None else library.causal_mask_function
-    if getattr(config, "model_type", None) in FLOAT_MASKS:
-        numbers: Tensor | None = library.eager_mask(
-            batch_size=batch_size,
-            q_length=q_length,
-            kv_length=kv_length,
-            q_offset=q_offset,
-            kv_offset=kv_offset,
-            mask_function=fn,
-            attention_mask=attention_mask,
-            dtype=dtype,
-            allow_is_bidirectional_skip=allow_is_bidirectional_skip,
-            use_vmap=use_vmap,
-            device=device,
-        )
-        return numbers
     place = Place(batch_size, q_length, kv_length, _frozen(q_offset), int(kv_offset), torch.device(device))
     frame = inspect.currentframe()
     # A 2-D mask that is longer than the keys it was asked for belongs to another sequence as well.
