@@ -244,18 +244,6 @@ def test_every_key_visible_may_be_none_only_where_it_is_allowed() -> None:
     assert headwise_mask(1, 3, 3, mask_function=CAUSAL, allow_is_bidirectional_skip=True) is not None
 
 
-def test_families_that_compute_on_numbers_get_numbers() -> None:
-    class Config:
-        model_type = "git"
-
-    mask = headwise_mask(1, 3, 3, config=Config(), dtype=torch.float32)
-    assert torch.equal(mask, theirs.eager_mask(1, 3, 3))
-    assert mask.dtype == torch.float32
-
-
-# Masks of the user's own
-
-
 def test_a_bool_mask_of_the_users_is_kept_as_it_is() -> None:
     keep = torch.ones(1, 1, 3, 3).tril().bool()
     said = read(keep, 3)
