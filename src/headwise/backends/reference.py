@@ -36,7 +36,7 @@ class Reference:
         p, facts = self.softmax(plan, scores, visible)
         if plan.seed is not None:
             survivors = kept(plan.seed, plan.spec.dropout, plan.geometry.whole())
-            p = torch.where(survivors, p / (1 - plan.spec.dropout), 0.0)
+            p = p * (survivors.to(p.dtype) / (1 - plan.spec.dropout))  # a product: a row of NaN stays one
         assert plan.v is not None  # only a bare Pattern has no values, and it asks for no output
         out = self.weigh(plan, p, visible, plan.v)
         return Result(out.to(plan.q.dtype), facts.lse, facts)
