@@ -20,11 +20,11 @@ F64 = torch.float64
 Box = tuple[slice, slice, slice, slice]
 
 
-def cut(box: Box, chance: random.Random, least: int = 3) -> list[Box]:
+def cut(box: Box, chance: random.Random, least: int = 4) -> list[Box]:
     """Cuts a box at random places along random axes, until the pieces are small or luck ends it."""
     sizes = [part.stop - part.start for part in box]
     axes = [axis for axis, n in enumerate(sizes) if n > 1]
-    if not axes or (least <= 0 and chance.random() < 0.15):
+    if not axes or (least <= 0 and chance.random() < 0.4):
         return [box]
     axis = chance.choice(axes)
     at = chance.randrange(box[axis].start + 1, box[axis].stop)
@@ -68,7 +68,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", NAMES)
 def test_any_cut_and_order(name: str, seed: int) -> None:
     call = CASES[name].make(F64)
