@@ -102,9 +102,12 @@ class Reference:
         again = torch.is_grad_enabled()
         with torch.enable_grad():
             inputs = [x for x in (plan.q, plan.k, plan.v, *plan.parameters) if x is not None]
-            if not again:
-                inputs = [x.detach().requires_grad_(need) for x, need in zip(inputs, needs, strict=True)]
-                plan = plan.rebind(inputs[0], inputs[1], inputs[2], inputs[3:])
+            # Aliases, each used once: where one operand is made from another, or is the same tensor, a derivative by
+            # the operand itself would also follow the caller's graph from one to the other and count it twice.
+            inputs = [
+                x.view_as(x) if again else x.detach().requires_grad_(need) for x, need in zip(inputs, needs, strict=True)
+            ]
+            plan = plan.rebind(inputs[0], inputs[1], inputs[2], inputs[3:])
             fresh = self.forward(plan)
             pairs = [(fresh.out, grad_out), (fresh.lse, grad_lse)]
             pairs = [(y, g) for y, g in pairs if g is not None and y.requires_grad]
