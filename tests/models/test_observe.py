@@ -344,10 +344,13 @@ def test_running_means_equal_means_over_what_was_kept(zoo: Any) -> None:
         ]
         torch.testing.assert_close(means[name], torch.cat(rows, -1).mean(-1), rtol=1e-5, atol=1e-6)
         assert means[name].shape == (2, 4)
-    for name in ("offsets", "map"):
-        torch.testing.assert_close(
-            means[name], torch.cat([call[name] for call in kept.calls], 1).nanmean(1), rtol=1e-5, atol=1e-6
-        )
+    # at distance d the first d real queries of a row have no key; a map weighs as much as it has real queries
+    of_offsets = [(one.sum(1)[:, None] - torch.arange(4)).clamp(min=0) for one in real]
+    of_maps = [one.sum(1)[:, None, None] for one in real]
+    for name, weights in (("offsets", of_offsets), ("map", of_maps)):
+        weight = torch.cat(weights)[:, None]
+        answers = torch.cat([call[name] for call in kept.calls], 1)
+        torch.testing.assert_close(means[name], (answers * weight).sum(1) / weight.sum(0), rtol=1e-5, atol=1e-6)
     assert means["offsets"].shape == (2, 4, 4)
     assert means["model.layers.1.self_attn"]["entropy"].shape == (4,)
 

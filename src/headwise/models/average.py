@@ -1,4 +1,15 @@
-"""Running means of what observers answer, for ``observe(..., reduce="mean")``."""
+"""Running means of what observers answer, for ``observe(..., reduce="mean")``.
+
+Every number is a mean over the things that it is about, each counted once, however they fall into calls and batch rows:
+
+    Entropy, LogSumExp, MaxLogit, MassOn, MassWhere   real queries
+    Received                                          real keys
+    Offsets                                           at each distance, the queries that have a visible key there
+    Map                                               pooled maps, each weighing as much as it has real queries
+    Segments                                          batch rows with a real query: an answer is a sum over a sequence
+
+Where there is none of them the mean is NaN; of Offsets it is 0, as in one call.
+"""
 
 from __future__ import annotations
 
@@ -47,16 +58,18 @@ def check_averageable(observers: Sequence[Any]) -> None:
 class _Mean:
     """A sum and a count, per head (and per what else is left of the answer's axes)."""
 
-    def __init__(self) -> None:
+    def __init__(self, of_none: float) -> None:
         self.total: Tensor | float = 0.0
         self.count: Tensor | float = 0.0
+        self.of_none = of_none
 
     def add(self, total: Tensor, count: Tensor) -> None:
         self.total = self.total + total
         self.count = self.count + count
 
     def value(self) -> Tensor:
-        return torch.as_tensor(self.total / self.count).float()
+        count = torch.as_tensor(self.count)
+        return torch.where(count > 0, self.total / count, self.of_none).float()
 
 
 class Average:
@@ -70,6 +83,10 @@ class Average:
         self._means: dict[str, dict[str, _Mean]] = {}
         self._call: list[tuple[str, str, Tensor, Tensor]] = []
 
+    def asked(self) -> list[Any]:
+        """What to ask: the observers, but for those whose answers of single calls do not add up."""
+        return [observer.sums() if isinstance(observer, Offsets) else observer for observer in self._observers.values()]
+
     def begin(self) -> None:
         """A call begins."""
         self._call = []
@@ -77,14 +94,15 @@ class Average:
     def end(self, finished: bool) -> None:
         """A call ends and, if it finished, counts."""
         for site, name, total, count in self._call if finished else []:
-            self._means.setdefault(site, {}).setdefault(name, _Mean()).add(total, count)
+            of_none = 0.0 if isinstance(self._observers[name], Offsets) else float("nan")
+            self._means.setdefault(site, {}).setdefault(name, _Mean(of_none)).add(total, count)
         self._call = []
 
-    def add(self, site: str, answers: Mapping[str, Tensor], lse: Tensor, mask: Mask | None) -> None:
+    def add(self, site: str, answers: Mapping[str, Any], lse: Tensor, mask: Mask | None) -> None:
         """Takes in the answers of one run of a site; an empty row (lse -inf) is no row."""
         rows = lse != float("-inf")  # [B, H, T]
         for name, answer in answers.items():
-            total, count = _summed(self._observers[name], answer.double(), rows, mask)
+            total, count = _summed(self._observers[name], answer, rows, mask)
             self._call.append((site, name, total, count))
 
     def means(self) -> dict[str, dict[str, Tensor]]:
@@ -92,16 +110,21 @@ class Average:
         return {site: {name: mean.value() for name, mean in found.items()} for site, found in self._means.items()}
 
 
-def _summed(observer: Observer, answer: Tensor, rows: Tensor, mask: Mask | None) -> tuple[Tensor, Tensor]:
+def _summed(observer: Observer, answer: Any, rows: Tensor, mask: Mask | None) -> tuple[Tensor, Tensor]:
     """The sum of an answer over its batch rows and queries (or keys), and how many it is a sum of."""
+    if isinstance(observer, Offsets):
+        return answer.total.double().sum(0), answer.count.double().sum(0)
+    answer = answer.double()
     if isinstance(observer, _OF_QUERIES):
         return torch.where(rows, answer, 0.0).sum((0, 2)), rows.sum((0, 2))
     if isinstance(observer, _OF_KEYS):
         keys = _real_keys(mask, answer)
         return torch.where(keys[:, None], answer, 0.0).sum((0, 2)), keys.sum().expand(answer.shape[1])
-    used = rows.any(-1).reshape(rows.shape[0], rows.shape[1], *(1 for _ in answer.shape[2:]))
-    defined = used & ~answer.isnan()
-    return torch.where(defined, answer, 0.0).sum(0), defined.expand_as(answer).sum(0)
+    if isinstance(observer, Map):
+        rows = rows[..., observer.rows_of or slice(None)]
+    queries = rows.sum(-1)[..., None, None]
+    weight = queries if isinstance(observer, Map) else (queries > 0).long()
+    return torch.where(weight > 0, answer * weight, 0.0).sum(0), weight.expand_as(answer).sum(0)
 
 
 def _real_keys(mask: Mask | None, answer: Tensor) -> Tensor:

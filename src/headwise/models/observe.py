@@ -207,7 +207,7 @@ class _Observing(Watcher):
         average: Average | None,
     ) -> None:
         super().__init__(model, names)
-        self._observers = tuple(observers)
+        self._observers = tuple(observers) if average is None else tuple(average.asked())
         self._heads = heads
         self._average = average
         self._keys = list(named(observers))
@@ -282,8 +282,10 @@ def observe(
         observers: the questions, ``hw.Entropy()``, ``hw.TopKeys(8)``, ..., or objects with see, merge and result.
         sites: which attention modules to ask, by name or index in ``hw.sites(model)``; None = all of them.
         heads: which heads' answers to keep: a list for all sites, or ``{site: [...]}``; None = all.
-        reduce: "mean" = keep only running means over calls, batch and real queries (of ``Received``: real keys),
-            [L, H] and what else is left of an answer's axes; None = keep the answers of every call.
+        reduce: "mean" = keep only running means, [L, H] and what else is left of an answer's axes, over all calls and
+            batch rows: each real query counts once, of ``Received`` each real key, of ``Offsets`` each query that has a
+            visible key at that distance (0 where none has); a ``Map`` weighs as much as it has real queries, and
+            ``Segments``, a sum over a sequence, is a mean over sequences. None = keep the answers of every call.
 
     Yields:
         The answers, a :class:`Seen`: ``seen["entropy"]`` [L, B, H, T] in the order in which the sites run,

@@ -13,7 +13,7 @@ from headwise.observers.protocol import Accumulator, Frame, Observer, Tile, Whol
 from headwise.products import all_finite
 from headwise.spec.geometry import Geometry, span
 
-__all__ = ["Contribution", "Contributions", "Offsets", "Received", "TopKeys", "TopKeysFound"]
+__all__ = ["Contribution", "Contributions", "OffsetSums", "Offsets", "Received", "TopKeys", "TopKeysFound"]
 
 
 class _Received:
@@ -121,7 +121,31 @@ class _Offsets:
         self.seen += other.seen
 
     def result(self) -> Tensor:
-        return torch.where(self.seen > 0, self.total / self.seen.clamp(min=1), 0.0)
+        return self.sums().mean()
+
+    def sums(self) -> OffsetSums:
+        return OffsetSums(self.total, self.seen)
+
+
+class _OffsetsSummed(_Offsets):
+    def result(self) -> OffsetSums:  # type: ignore[override]
+        return self.sums()
+
+
+class OffsetSums(NamedTuple):
+    """What the means of ``Offsets`` are made of; sums of several calls add up, means do not.
+
+    Attributes:
+        total: sum of p over the queries whose key at that distance exists and is visible, [B, H, after + limit + 1].
+        count: how many queries those are, in the same dtype.
+    """
+
+    total: Tensor
+    count: Tensor
+
+    def mean(self) -> Tensor:
+        """``total / count``, 0 where there is none."""
+        return torch.where(self.count > 0, self.total / self.count.clamp(min=1), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,16 +179,46 @@ class Offsets(Observer):
         return _Offsets(frame, self.limit, self.after)
 
     def define(self, whole: Whole) -> Tensor:
+        return self.define_sums(whole).mean()
+
+    def sums(self) -> Observer:
+        """The same question under the same name, answered by the sums and counts that its means are made of.
+
+        Returns:
+            An observer whose answer is an ``OffsetSums``.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> x = torch.zeros(1, 1, 2, 4)
+            >>> hw.attend(x, x, x, mask=hw.Causal(), observe=[hw.Offsets(limit=1).sums()]).seen["offsets"].count
+            tensor([[[2., 1.]]])
+        """
+        return _SumsOfOffsets(self, name=self.name or "offsets")
+
+    def define_sums(self, whole: Whole) -> OffsetSums:
+        """The definition of the sums, on the whole pattern in plain torch."""
         geometry = whole.geometry
         cells = geometry.whole()
         distance = cells.pos - cells.j
-        means = []
+        totals, counts = [], []
         for d in range(-self.after, self.limit + 1):
             here = whole.visible & (distance == d)
-            total = torch.where(here, whole.p, 0.0).sum((-2, -1))
-            count = here.sum((-2, -1))
-            means.append(torch.where(count > 0, total / count.clamp(min=1), 0.0))
-        return torch.stack(means, dim=-1)
+            totals.append(torch.where(here, whole.p, 0.0).sum((-2, -1)))
+            counts.append(here.sum((-2, -1)).to(whole.p.dtype).expand_as(totals[-1]))
+        return OffsetSums(torch.stack(totals, dim=-1), torch.stack(counts, dim=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class _SumsOfOffsets(Observer):
+    """``Offsets`` before the division."""
+
+    question: Offsets
+
+    def begin(self, frame: Frame) -> Accumulator:
+        return _OffsetsSummed(frame, self.question.limit, self.question.after)
+
+    def define(self, whole: Whole) -> OffsetSums:
+        return self.question.define_sums(whole)
 
 
 class TopKeysFound(NamedTuple):
