@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from headwise.backends import Backend, Blocked, Reference, Result, RowFacts, all_reasons, choose
 from headwise.backends.tiling import tiles_counted
-from headwise.errors import SpecError, sentence
 from headwise.pattern import Pattern, answer
 from headwise.plan import Plan, make_plan
 from headwise.spec import AttentionSpec, Mask, Rules
@@ -37,7 +36,7 @@ def _uncompiled(fn: Call) -> Call:
             return torch.compiler.disable(fn)(*args, **kwargs)
         return fn(*args, **kwargs)
 
-    return cast(Call, call)
+    return cast("Call", call)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +134,7 @@ def attention(
         >>> hw.attention(q, k, v, mask=hw.Causal()).shape
         torch.Size([2, 8, 5, 16])
     """
-    spec = _spec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
+    spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
     plan = make_plan("attention", q, k, v, spec)
     return _run("attention", plan, backend)[0]
 
@@ -179,7 +178,7 @@ def attend(
         >>> got.pattern[0, 0, 2, :]
         tensor([0.3333, 0.3333, 0.3333])
     """
-    spec = _spec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
+    spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
     plan = make_plan("attend", q, k, v, spec, observe)
     out, lse, result = _run("attend", plan, backend)
     bare = _detached(plan)
@@ -222,49 +221,31 @@ def explain(
         >>> hw.explain(q, q, q, sinks=torch.zeros(2)).reasons["sdpa"]
         "torch's kernel has no sinks"
     """
-    spec = _spec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
+    spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
     plan = make_plan("explain", q, k, v, spec, observe, draw=False)
     chosen = choose("explain", plan, backend).name
     used, total, visible = tiles_counted(plan)
-    return Explanation(chosen, all_reasons(plan), (used, total), visible, _cost(plan, visible))
+    return Explanation(chosen, all_reasons(plan), (used, total), visible, _cost(plan, visible, chosen))
 
 
-def _cost(plan: Plan, visible: int) -> tuple[str, ...]:
+def _cost(plan: Plan, visible: int, chosen: str) -> tuple[str, ...]:
     g = plan.geometry
     gflop = 2 * visible * g.H * (g.D + g.E) / 1e9
     lines = [f"arithmetic: {gflop:.3g} GFLOP on the visible cells of {g.H} heads; the pattern would take {_size(plan)}"]
     if plan.observers:
         asked = ", ".join(plan.observers)
-        lines.append(f"asked: {asked}; one further pass of blocked over the same tiles, O(T) memory")
+        how = (
+            "by their definitions, over the whole pattern"
+            if chosen == Reference.name
+            else "one further pass of blocked over the same tiles, O(T) memory"
+        )
+        lines.append(f"asked: {asked}; {how}")
     return tuple(lines)
 
 
 def _size(plan: Plan) -> str:
     g = plan.geometry
     return f"{g.B * g.H * g.T * g.S * (8 if plan.dtype == torch.float64 else 4) / 2**30:.3g} GiB"
-
-
-def _spec(
-    mask: Mask | None,
-    scores: Sequence[Rules],
-    scale: float | None,
-    q_start: int | Tensor | None,
-    kv_heads: Sequence[int] | None,
-    sinks: Tensor | None,
-    dropout: float,
-    gate: Tensor | None,
-) -> AttentionSpec:
-    if not isinstance(scores, Sequence):
-        raise SpecError(
-            sentence(
-                "attention",
-                f"scores is {scores!r}",
-                "scores is a sequence of score rules",
-                todo="Write scores=(hw.SoftCap(30.0),).",
-            )
-        )
-    heads = tuple(kv_heads) if isinstance(kv_heads, Iterable) else kv_heads
-    return AttentionSpec(mask, tuple(scores), scale, q_start, heads, sinks, dropout, gate)
 
 
 def _detached(plan: Plan) -> Plan:
@@ -309,7 +290,8 @@ class _Differentiable(torch.autograd.Function):
         box.append(result)
         ctx.plan, ctx.backend = bare, backend
         ctx.has_facts = result.facts is not None
-        ctx.save_for_backward(*tensors, result.out, result.lse, *(result.facts or ()))
+        # The mask's tensors ride along so that torch notices when one is overwritten before backward reads it again.
+        ctx.save_for_backward(*tensors, result.out, result.lse, *(result.facts or ()), *bare.conditions())
         ctx.set_materialize_grads(False)
         return result.out, result.lse
 
@@ -338,7 +320,7 @@ def _first_derivatives(
     needs: Sequence[bool],
 ) -> Any:
     backend: Backend = ctx.backend
-    facts = RowFacts(*rest[2:]) if ctx.has_facts else None
+    facts = RowFacts(*rest[2:5]) if ctx.has_facts else None
     result = Result(rest[0], rest[1], facts)
     if facts is None and (grad_lse is not None or grad_out is None):
         backend = Blocked()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -126,8 +126,7 @@ class Pattern:
         kv_heads: Sequence[int] | None = None,
         sinks: Tensor | None = None,
     ) -> None:
-        heads = tuple(kv_heads) if isinstance(kv_heads, Iterable) else kv_heads
-        spec = AttentionSpec(mask, tuple(scores), scale, q_start, heads, sinks)
+        spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks)
         plan = make_plan("Pattern", q, k, v, spec)
         self._hold(plan.rebind(q.detach(), k.detach(), None if v is None else v.detach(), plan.parameters), None)
 
@@ -140,9 +139,8 @@ class Pattern:
 
     def _hold(self, plan: Plan, facts: RowFacts | None) -> None:
         # Tensors made in inference mode count no versions, so an overwrite could not be seen: hold copies of those.
-        if any(x.is_inference() for x in (plan.q, plan.k)):
-            v = None if plan.v is None else plan.v.clone()
-            plan = plan.rebind(plan.q.clone(), plan.k.clone(), v, plan.parameters)
+        if any(x.is_inference() for x in plan.tensors()):
+            plan = plan.cloned()
         self._plan, self._facts = plan, facts
         self._versions = [(x, x._version) for x in plan.tensors() if not x.is_inference()]
 
@@ -243,7 +241,7 @@ class Pattern:
                 raise SpecError(sentence("Pattern", f"index {part!r}", "each of b, h, row, col is an int or a slice"))
             at = part.__index__()
             if not -n <= at < n:
-                raise IndexError(sentence("Pattern", f"index {at} on axis {letter}", f"{letter} is {n}"))
+                raise _OutOfRange(sentence("Pattern", f"index {at} on axis {letter}", f"{letter} is {n}"))
             parts[axis] = at % n
         return parts
 
@@ -315,6 +313,10 @@ class Pattern:
 
     def _one(self, observer: Observer) -> Any:
         return next(iter(self._ask([observer]).values()))
+
+
+class _OutOfRange(SpecError, IndexError):
+    """An index that the pattern does not have; an IndexError too, so that a loop over an axis ends."""
 
 
 def _forwards(part: slice, n: int) -> slice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -103,25 +104,38 @@ class Plan:
             rule if rule.parameter() is None else rule.with_parameter(left.pop(0)) for rule in self.spec.scores
         )
         sinks = None if self.spec.sinks is None else left.pop(0)
-        plan = replace(self, q=q, k=k, v=v, spec=replace(self.spec, scores=scores, sinks=sinks))
-        if "intervals" in self.__dict__:
-            plan.__dict__["intervals"] = self.intervals
-        return plan
+        return self._like(q=q, k=k, v=v, spec=replace(self.spec, scores=scores, sinks=sinks))
 
     def asking(self, observers: dict[str, Any]) -> Plan:
         """The same plan with other questions."""
-        plan = replace(self, observers=observers)
-        if "intervals" in self.__dict__:
-            plan.__dict__["intervals"] = self.intervals
+        return self._like(observers=observers)
+
+    def _like(self, **changes: Any) -> Plan:
+        """A changed plan with the same mask, which need not be lowered again."""
+        plan = replace(self, **changes)
+        for lowered in ("intervals", "pieces"):
+            if lowered in self.__dict__:
+                plan.__dict__[lowered] = self.__dict__[lowered]
         return plan
+
+    def cloned(self) -> Plan:
+        """The same plan over copies of all its tensors."""
+        mask, start = self.spec.mask, self.geometry.q_start
+        spec = replace(self.spec, mask=None if mask is None else mask.mapped(Tensor.clone))
+        geometry = replace(self.geometry, q_start=start.clone() if isinstance(start, Tensor) else start)
+        v = None if self.v is None else self.v.clone()
+        plan = replace(self, spec=spec, geometry=geometry)
+        return plan.rebind(self.q.clone(), self.k.clone(), v, [p.clone() for p in self.parameters])
+
+    def conditions(self) -> tuple[Tensor, ...]:
+        """The tensors that say which cells are visible; none of them carries a gradient."""
+        start = () if not isinstance(self.geometry.q_start, Tensor) else (self.geometry.q_start,)
+        return (() if self.spec.mask is None else self.spec.mask.tensors()) + start
 
     def tensors(self) -> list[Tensor]:
         """Every tensor that the pattern depends on, and its values."""
         found = [self.q, self.k] + ([] if self.v is None else [self.v])
-        found += self.parameters
-        found += [] if self.spec.mask is None else self.spec.mask.tensors()
-        found += [self.geometry.q_start] if isinstance(self.geometry.q_start, Tensor) else []
-        return found
+        return [*found, *self.parameters, *self.conditions()]
 
     def apply_rules(self, score: Tensor, cells: Cells) -> tuple[Tensor, Tensor | None, list[Tensor]]:
         """The score rules, in order.
@@ -183,9 +197,11 @@ def make_plan(
     """
     call = _Call(who, q, k, v)
     _check_operands(call)
+    spec = replace(spec, scores=_scores(call, spec.scores))
     (B, H, T, D), (_, Hk, S, _) = q.shape, k.shape
     E = D if v is None else v.shape[-1]
     kv_heads = _kv_heads(call, spec.kv_heads, H, Hk)
+    spec = replace(spec, kv_heads=None if spec.kv_heads is None else kv_heads)
     q_start = _q_start(call, spec.q_start, B, T, S)
     geometry = Geometry(B, H, Hk, T, S, D, E, q_start, q.device)
     scale = _scale(call, spec.scale, D)
@@ -247,13 +263,22 @@ def _kv_heads(call: _Call, given: Any, H: int, Hk: int) -> tuple[int, ...]:
             raise call.error(ShapeError, what, "the key heads must divide the query heads", todo)
         return tuple(h // (H // Hk) for h in range(H))
     try:
-        heads = tuple(int(n) for n in given)
-    except (TypeError, ValueError):
+        heads = tuple(operator.index(n) for n in given)
+    except TypeError:
         raise call.error(SpecError, f"kv_heads is {given!r}", f"it is a list of H={H} ints") from None
     if len(heads) != H or not all(0 <= n < Hk for n in heads):
         rule = f"it names, for each of the H={H} query heads, a key/value head 0 to {Hk - 1}"
         raise call.error(SpecError, f"kv_heads is {list(heads)}", rule)
     return heads
+
+
+def _scores(call: _Call, given: Any) -> tuple[Rules, ...]:
+    rules = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
+    wrong = [given] if rules is None else [rule for rule in rules if not isinstance(rule, Rules)]
+    if wrong:
+        what = f"scores {'is' if rules is None else 'holds'} {wrong[0]!r}"
+        raise call.error(SpecError, what, "scores is a sequence of score rules", "Write scores=(hw.SoftCap(30.0),).")
+    return rules or ()
 
 
 def _q_start(call: _Call, given: Any, B: int, T: int, S: int) -> int | Tensor:
@@ -289,12 +314,6 @@ def _check_options(call: _Call, spec: AttentionSpec, geometry: Geometry) -> None
             " scores=(hw.Bias(tensor),)."
         )
         raise call.error(SpecError, f"mask is {shown}", "a mask is one of headwise's masks", todo)
-    for rule in spec.scores:
-        if not isinstance(rule, Rules):
-            what = f"scores holds a {type(rule).__name__}"
-            raise call.error(
-                SpecError, what, "scores is a sequence of score rules", "Write scores=(hw.SoftCap(30.0),)."
-            )
     if isinstance(spec.dropout, bool) or not isinstance(spec.dropout, (int, float)) or not 0 <= spec.dropout < 1:
         raise call.error(SpecError, f"dropout is {spec.dropout!r}", "it is a probability, 0 or more and below 1")
     B, H, T = geometry.B, geometry.H, geometry.T

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["all_finite", "finite_part", "visible_product"]
+__all__ = ["all_finite", "finite_part", "may_be_extreme", "visible_product"]
 
 
 def all_finite(*tensors: Tensor | None) -> bool:
@@ -17,11 +17,25 @@ def all_finite(*tensors: Tensor | None) -> bool:
         if tensor is None or tensor.numel() == 0:
             continue
         plain = tensor.detach()
-        if not bool(torch.isfinite(plain.sum(dtype=torch.float32 if plain.element_size() < 4 else None))) and not bool(
+        if not bool(torch.isfinite(plain.sum(dtype=_at_least_float32(plain)))) and not bool(
             torch.isfinite(plain).all()
         ):
             return False
     return True
+
+
+def may_be_extreme(q: Tensor, k: Tensor, scale: float) -> bool:
+    """Whether scores may hold NaN or inf: an operand does, or ``scale * q.k`` could leave float32.
+
+    By Cauchy and Schwarz no score is larger than the product of the two tensors' norms, which one pass over each gives.
+    """
+    norms = [torch.linalg.vector_norm(x.detach(), dtype=_at_least_float32(x)) for x in (q, k)]
+    bound = abs(scale) * float(norms[0]) * float(norms[1])
+    return not bound < (1e300 if q.dtype == torch.float64 else 1e38)
+
+
+def _at_least_float32(x: Tensor) -> torch.dtype:
+    return x.dtype if x.element_size() >= 4 else torch.float32
 
 
 def finite_part(tensor: Tensor) -> Tensor:

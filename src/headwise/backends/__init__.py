@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from headwise.backends.blocked import Blocked, survey
+from headwise.backends.blocked import Blocked
 from headwise.backends.protocol import Backend, Result, RowFacts, Tangents
 from headwise.backends.reference import Reference
 from headwise.backends.sdpa import Sdpa
+from headwise.backends.observing import survey
 from headwise.errors import SpecError, UnavailableError, UnsupportedError, sentence
 from headwise.plan import Plan
 

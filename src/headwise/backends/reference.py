@@ -45,12 +45,13 @@ class Reference:
         """Scaled scores after the rules, -inf where hidden, and which cells are visible: [B, H, T, S] each."""
         cells = plan.geometry.whole()
         q, k = plan.q.to(plan.dtype), _per_query_head(plan, plan.k)
+        q = q * plan.scale
         product = q @ k.mT
         if not all_finite(q, k):
             # A hidden NaN must not reach the gradients either: only finite operands take part in the product's graph.
             raw = product.detach()
             product = torch.where(torch.isfinite(raw), finite_part(q) @ finite_part(k).mT, raw)
-        score, hidden, _ = plan.apply_rules(product * plan.scale, cells)
+        score, hidden, _ = plan.apply_rules(product, cells)
         visible = torch.ones(cells.shape, dtype=torch.bool, device=q.device)
         if plan.spec.mask is not None:
             visible = visible & plan.spec.mask.keep(cells)
@@ -104,9 +105,10 @@ class Reference:
             inputs = [x for x in (plan.q, plan.k, plan.v, *plan.parameters) if x is not None]
             # Aliases, each used once: where one operand is made from another, or is the same tensor, a derivative by
             # the operand itself would also follow the caller's graph from one to the other and count it twice.
-            inputs = [
-                x.view_as(x) if again else x.detach().requires_grad_(need) for x, need in zip(inputs, needs, strict=True)
-            ]
+            if again:
+                inputs = [x.view_as(x) for x in inputs]
+            else:
+                inputs = [x.detach().requires_grad_(need) for x, need in zip(inputs, needs, strict=True)]
             plan = plan.rebind(inputs[0], inputs[1], inputs[2], inputs[3:])
             fresh = self.forward(plan)
             pairs = [(fresh.out, grad_out), (fresh.lse, grad_lse)]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headwise.backends.protocol import Result, Tangents
 from headwise.plan import Plan
-from headwise.products import all_finite
+from headwise.products import all_finite, may_be_extreme
 from headwise.spec.pieces import Piece
 
 __all__ = ["Sdpa"]
@@ -51,8 +51,8 @@ class Sdpa:
                 return f"the last axis of {name} is not contiguous (stride {x.stride(-1)})"
         if plan.pieces is None:
             return "the mask is neither a rectangle nor a triangle of cells, so torch would need it written out, T x S"
-        if not all_finite(plan.q, plan.k, plan.v):
-            return "q, k or v holds NaN or inf, which torch's kernel turns into zeros or lets through a mask"
+        if may_be_extreme(plan.q, plan.k, plan.scale) or not all_finite(plan.v):
+            return "q, k or v holds NaN, inf or scores too large for float32, which torch's kernel turns into zeros"
         return None
 
     def forward(self, plan: Plan) -> Result:

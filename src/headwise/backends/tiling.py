@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from headwise.plan import Chunk, Plan
-from headwise.spec import Cells, Geometry
+from headwise.spec import Cells
 from headwise.spec.geometry import span
 
-__all__ = ["KEYS", "ROWS", "chunks", "key_tiles", "row_blocks", "visible_in"]
+__all__ = ["chunks", "key_tiles", "row_blocks", "tiles_counted"]
 
 ROWS = 128  # queries in a block
 KEYS = 1024  # keys in a tile
 SCRATCH = 2**20  # cells of a tile over all heads of a chunk: 4 MiB of float32
+FEW = 4  # runs of a row up to which a tile compares with each; beyond, the mask's own definition is cheaper
 
 
 def chunks(plan: Plan, batch: slice, heads: slice) -> Iterator[Chunk]:
@@ -48,75 +50,97 @@ def _head_groups(plan: Plan, heads: slice, most: int) -> Iterator[tuple[slice, s
         yield slice(kv * group, stop * group), slice(kv, stop), group
 
 
-def row_blocks(rows: slice, step: int = ROWS) -> Iterator[slice]:
+def row_blocks(rows: slice) -> Iterator[slice]:
     """Cuts queries into blocks."""
-    for start in range(rows.start, rows.stop, step):
-        yield slice(start, min(start + step, rows.stop))
+    for start in range(rows.start, rows.stop, ROWS):
+        yield slice(start, min(start + ROWS, rows.stop))
 
 
-def key_tiles(plan: Plan, batch: slice, rows: slice, width: int = KEYS) -> list[tuple[slice, bool]]:
-    """The tiles of keys that some query of the block may see, and whether all of them see all of it (a bare tile)."""
+def key_tiles(
+    plan: Plan, chunk: Chunk, rows: slice, wanted: slice | None = None
+) -> Iterator[tuple[Cells, Tensor | None]]:
+    """The tiles that some query of a block may see, within the wanted keys (None = all of them).
+
+    Yields:
+        Where the tile lies, and which of its cells the mask keeps (bool, broadcastable to them; None = all).
+    """
     intervals = plan.intervals
-    lo, hi = intervals.bounds(batch, rows)
+    lo, hi = intervals.bounds(chunk.batch, rows)
     alive = lo < hi
     if plan.geometry.S == 0 or not bool(alive.any()):
-        return []
+        return
     start, stop = int(lo[alive].min()), int(hi[alive].max())
     first, last = int(lo.max()), int(hi.min())  # keys that every query sees, where there is one run a row
     single = lo.shape[-1] == 1 and intervals.exact
+    if wanted is not None:
+        start, stop = max(start, wanted.start), min(stop, wanted.stop)
+        first, last = max(start, first), min(stop, last)
     # A bare stretch begins and ends on multiples of 16, so that its tiles stay aligned.
-    first, last = (start if first == start else -(-first // 16) * 16), (stop if last == stop else last // 16 * 16)
-    cuts = [start, stop]
-    if single and first < last:
-        cuts = sorted({start, first, last, stop})
-    tiles = []
+    first, last = (start if first <= start else -(-first // 16) * 16), (stop if last >= stop else last // 16 * 16)
+    cuts = sorted({start, first, last, stop}) if single and start <= first < last <= stop else [start, stop]
     for a, b in pairwise(cuts):
         bare = single and first <= a and b <= last
-        for j in range(a, b, width):
-            tile = slice(j, min(j + width, b))
-            if bare or bool(((lo < tile.stop) & (hi > tile.start) & alive).any()):
-                tiles.append((tile, bare))
-    return tiles
+        for j in range(a, b, KEYS):
+            keys = slice(j, min(j + KEYS, b))
+            if bare:
+                yield Cells(plan.geometry, chunk.batch, chunk.heads, rows, keys), None
+            elif bool(((lo < keys.stop) & (hi > keys.start) & alive).any()):
+                yield from _seen(plan, Cells(plan.geometry, chunk.batch, chunk.heads, rows, keys), lo, hi)
 
 
-def visible_in(plan: Plan, cells: Cells, bare: bool) -> Tensor | None:
-    """Which cells of a tile the mask keeps, broadcastable to its shape; None where it keeps all."""
+def _seen(plan: Plan, cells: Cells, lo: Tensor, hi: Tensor) -> Iterator[tuple[Cells, Tensor | None]]:
+    """A tile that is not bare, cut down to the keys that some query sees; nothing where none does."""
     mask = plan.spec.mask
-    if bare or mask is None:
-        return None
-    if not plan.intervals.exact:
+    if mask is None:
+        yield cells, None
+    elif plan.intervals.exact and lo.shape[-1] <= FEW:
+        yield cells, _inside(cells, lo, hi)
+    else:
         kept = mask.keep(cells)
-        return None if bool(kept.all()) else kept
-    lo, hi = plan.intervals.bounds(cells.batch, cells.rows)
-    inside = torch.zeros((), dtype=torch.bool, device=lo.device)
+        kept = kept.reshape((1,) * (4 - kept.dim()) + tuple(kept.shape))
+        if bool(kept.all()):
+            yield cells, None
+            return
+        some = kept.flatten(0, -2).any(0).nonzero()[:, 0]
+        if len(some) == 0:
+            return
+        if kept.shape[-1] > 1:
+            near = slice(int(some[0]), int(some[-1]) + 1)
+            kept = kept[..., near]
+            cells = replace(cells, keys=slice(cells.keys.start + near.start, cells.keys.start + near.stop))
+        yield cells, kept
+
+
+def _inside(cells: Cells, lo: Tensor, hi: Tensor) -> Tensor:
+    """Which cells of a tile lie in a run of their query: bool [b or 1, 1, n, m]."""
+    inside = None
     for run in range(lo.shape[-1]):
         low, high = lo[..., run, None], hi[..., run, None]
         part = cells.j < high
         if int(low.max()) > cells.keys.start:
             part = part & (cells.j >= low)
-        inside = part if run == 0 else inside | part
+        inside = part if inside is None else inside | part
+    assert inside is not None
     return inside[:, None]
 
 
 def tiles_counted(plan: Plan) -> tuple[int, int, int]:
-    """Tiles that are worked on, tiles of the whole pattern, and visible cells a head (an upper bound if inexact)."""
-    geometry: Geometry = plan.geometry
-    used = cells = 0
-    for b in range(geometry.B):
-        batch = slice(b, b + 1)
-        for rows in row_blocks(slice(0, geometry.T)):
-            used += sum(-(-span(tile) // KEYS) for tile, _ in _merged(key_tiles(plan, batch, rows)))
-            cells += plan.intervals.count(batch, rows)
-    total = geometry.B * -(-geometry.T // ROWS) * -(-geometry.S // KEYS)
-    return min(used, total), total, cells
+    """Tiles of ROWS x KEYS that some query sees into, tiles of the whole pattern, and visible cells a head.
 
-
-def _merged(tiles: list[tuple[slice, bool]]) -> list[tuple[slice, bool]]:
-    """Neighbouring tiles as one stretch."""
-    out: list[tuple[slice, bool]] = []
-    for tile, bare in tiles:
-        if out and out[-1][0].stop == tile.start:
-            out[-1] = (slice(out[-1][0].start, tile.stop), False)
-        else:
-            out.append((tile, bare))
-    return out
+    Both are upper bounds where only the mask itself knows what is visible.
+    """
+    g = plan.geometry
+    across, used, cells = -(-g.S // KEYS), 0, 0
+    for start in range(0, g.T, 128 * ROWS):
+        rows = slice(start, min(start + 128 * ROWS, g.T))
+        lo, hi = plan.intervals.bounds(slice(0, g.B), rows)
+        cells += plan.intervals.count(slice(0, g.B), rows)
+        alive = lo < hi
+        # For each block of rows, +1 where a run's first tile begins and -1 behind its last: tiles with a sum above 0.
+        block = torch.arange(span(rows), device=lo.device) // ROWS
+        marks = torch.zeros((lo.shape[0], int(block[-1]) + 1, across + 1), dtype=torch.int32, device=lo.device)
+        for ends, step in ((lo // KEYS, 1), (-(-hi // KEYS), -1)):
+            b, n, k = alive.nonzero(as_tuple=True)
+            marks.index_put_((b, block[n], ends[b, n, k]), torch.tensor(step, dtype=torch.int32), accumulate=True)
+        used += int((marks.cumsum(-1) > 0).sum()) * (g.B if lo.shape[0] == 1 else 1)
+    return used, g.B * -(-g.T // ROWS) * across, cells

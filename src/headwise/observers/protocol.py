@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -44,6 +44,12 @@ class Tile:
     lse: Tensor
     max_logit: Tensor
     v: Tensor | None = None
+
+    def copied(self) -> Tile:
+        """The same tile in tensors of its own."""
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        own: dict[str, Any] = {name: x.clone() for name, x in held.items() if isinstance(x, Tensor)}
+        return replace(self, **own)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -23,10 +24,10 @@ class AttentionSpec:
     """
 
     mask: Mask | None = None
-    scores: tuple[Rules, ...] = ()
+    scores: Sequence[Rules] = ()
     scale: float | None = None
     q_start: int | Tensor | None = None
-    kv_heads: tuple[int, ...] | None = None
+    kv_heads: Sequence[int] | None = None
     sinks: Tensor | None = None
     dropout: float = 0.0
     gate: Tensor | None = None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headwise.spec.geometry import Geometry
 
-__all__ = ["MAX_RUNS", "Intervals", "runs_of_equal", "runs_of_true"]
+__all__ = ["MAX_RUNS", "Intervals", "capped", "runs_of_equal", "runs_of_true"]
 
 # More runs a row than this are not worth comparing one by one: only their hull is kept, and a tile asks the mask.
 MAX_RUNS = 32
@@ -66,7 +66,7 @@ class Intervals:
     @staticmethod
     def fixed(lo: Tensor, hi: Tensor, geometry: Geometry) -> Intervals:
         """The same runs for every query: lo, hi int64 [B or 1, K]."""
-        lo, hi, exact = _capped(lo[:, None], hi[:, None])
+        lo, hi, exact = capped(lo[:, None], hi[:, None])
 
         def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
             part = batch if lo.shape[0] > 1 else slice(0, 1)
@@ -83,7 +83,7 @@ class Intervals:
             lo_b, hi_b = other.bounds(batch, rows)
             lo = torch.maximum(lo_a[..., :, None], lo_b[..., None, :]).flatten(-2)
             hi = torch.minimum(hi_a[..., :, None], hi_b[..., None, :]).flatten(-2)
-            return lo, hi
+            return _alive(lo, hi)
 
         return Intervals(bounds, self.exact and other.exact)
 
@@ -119,7 +119,18 @@ class Intervals:
         return int(covered.sum()) * ((batch.stop - batch.start) if lo.shape[0] == 1 else 1)
 
 
-def _capped(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor, bool]:
+def _alive(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+    """Drops runs that are empty: of K x L crossed runs hardly more than K + L are left."""
+    if lo.shape[-1] == 1:
+        return lo, hi
+    alive = lo < hi
+    most = max(1, int(alive.sum(-1).max())) if alive.numel() else 1
+    order = (~alive).to(torch.int8).argsort(dim=-1, stable=True)[..., :most]
+    alive, lo, hi = (x.gather(-1, order) for x in (alive, lo, hi))
+    return torch.where(alive, lo, 0), torch.where(alive, hi, 0)
+
+
+def capped(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor, bool]:
     """Replaces more than MAX_RUNS runs (last axis) by their hull; says whether the runs are still exact."""
     if lo.shape[-1] <= MAX_RUNS:
         return lo, hi, True

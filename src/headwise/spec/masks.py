@@ -6,6 +6,8 @@ Every mask is a small frozen value. It says the same thing twice: ``keep(cells)`
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -27,7 +29,7 @@ class Mask:
         Causal(align='end') & Window(before=2, after=None)
     """
 
-    per_head = False  # True where heads hold tensors of their own, so that cutting by head lets more be skipped
+    per_head = False  # True where heads may differ, so that a chunk of few heads skips more
     per_batch = False  # the same for batch rows
 
     def keep(self, cells: Cells) -> Tensor:
@@ -42,7 +44,7 @@ class Mask:
         """Raises ShapeError where the mask does not fit the call."""
 
     def parts(self) -> tuple[Mask, ...]:
-        """The masks that this one is made of, itself included."""
+        """The single masks that this one combines; a single mask is its own only part."""
         return (self,)
 
     def tensors(self) -> tuple[Tensor, ...]:
@@ -55,11 +57,25 @@ class Mask:
                     found.append(value)
         return tuple(found)
 
+    def mapped(self, fn: Callable[[Tensor], Tensor]) -> Mask:
+        """The same mask over other tensors: each that it holds is replaced by ``fn`` of it."""
+        return with_tensors(self, fn)
+
     def __and__(self, other: Mask) -> Mask:
         return And((self, _a_mask(other, "&")))
 
     def __or__(self, other: Mask) -> Mask:
         return Or((self, _a_mask(other, "|")))
+
+
+def with_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
+    """A frozen value with each of its tensors replaced by ``fn`` of it; the value itself stays as it was."""
+    fresh = copy.copy(value)
+    for field in fields(value):
+        held = getattr(value, field.name)
+        if isinstance(held, Tensor):
+            object.__setattr__(fresh, field.name, fn(held))
+    return fresh
 
 
 def _a_mask(value: Any, sign: str) -> Mask:
@@ -93,6 +109,9 @@ class _Combined(Mask):
 
     def parts(self) -> tuple[Mask, ...]:
         return tuple(part for mask in self.masks for part in mask.parts())
+
+    def mapped(self, fn: Callable[[Tensor], Tensor]) -> Mask:
+        return type(self)(tuple(mask.mapped(fn) for mask in self.masks))
 
 
 class And(_Combined):

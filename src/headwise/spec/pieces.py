@@ -30,37 +30,53 @@ class Piece:
     triangle: bool
 
 
+ROWS = 2**14  # queries whose bounds are looked at together
+
+
 def pieces_of(intervals: Intervals, geometry: Geometry) -> list[Piece] | None:
     """One piece a batch row, one for all of them where they agree, none for a row without keys; None where not so."""
     if not intervals.exact:
         return None
-    lo, hi = intervals.bounds(slice(0, geometry.B), slice(0, geometry.T))
-    if lo.shape[-1] != 1:
-        return None
-    lo, hi = lo[..., 0], hi[..., 0]
-    pieces = []
-    for b in range(lo.shape[0]):
-        batch = slice(0, geometry.B) if lo.shape[0] == 1 else slice(b, b + 1)
-        found = _piece(batch, lo[b], hi[b])
-        if found is None:
+    shapes = [_Shape() for _ in range(geometry.B)]
+    for start in range(0, geometry.T, ROWS):
+        lo, hi = intervals.bounds(slice(0, geometry.B), slice(start, min(start + ROWS, geometry.T)))
+        if lo.shape[-1] != 1:
             return None
-        pieces += found
-    return pieces
+        shapes = shapes[: lo.shape[0]]  # one for all batch rows where the bounds do not tell them apart
+        if not all(shape.take(start, lo[b, :, 0], hi[b, :, 0]) for b, shape in enumerate(shapes)):
+            return None
+    every = slice(0, geometry.B)
+    return [shape.piece(every if len(shapes) == 1 else slice(b, b + 1)) for b, shape in enumerate(shapes) if shape.rows]
 
 
-def _piece(batch: slice, lo: Tensor, hi: Tensor) -> list[Piece] | None:
-    """The piece of one batch row from its runs lo, hi [T]; [] where no row sees a key."""
-    alive = (lo < hi).nonzero()[:, 0]
-    if len(alive) == 0:
-        return []
-    first, last = int(alive[0]), int(alive[-1])
-    rows = slice(first, last + 1)
-    start = int(lo[first])
-    if len(alive) != last - first + 1 or bool((lo[rows] != start).any()):
-        return None
-    reach = hi[rows] - start
-    if bool((reach == reach[0]).all()):
-        return [Piece(batch, rows, slice(start, start + int(reach[0])), False)]
-    if bool((reach == torch.arange(1, len(reach) + 1, device=reach.device)).all()):
-        return [Piece(batch, rows, slice(start, start + len(reach)), True)]
-    return None
+class _Shape:
+    """What the runs of one batch row have looked like so far."""
+
+    def __init__(self) -> None:
+        self.rows: slice | None = None
+        self.first = self.reach = 0  # the first key that is seen, and how many keys the first query sees
+        self.rectangle = self.triangle = True
+
+    def take(self, start: int, lo: Tensor, hi: Tensor) -> bool:
+        """Takes in the runs of queries from ``start`` on; False where they are neither rectangle nor triangle."""
+        alive = (lo < hi).nonzero()[:, 0]
+        if len(alive) == 0:
+            return True
+        first, last = start + int(alive[0]), start + int(alive[-1])
+        lo, hi = lo[alive], hi[alive]
+        if self.rows is None:
+            self.rows, self.first, self.reach = slice(first, first), int(lo[0]), int(hi[0] - lo[0])
+        if first != self.rows.stop or len(alive) != last - first + 1 or bool((lo != self.first).any()):
+            return False
+        grown = hi - self.first - self.reach
+        self.rectangle = self.rectangle and not bool(grown.any())
+        steps = torch.arange(first - self.rows.start, last + 1 - self.rows.start, device=lo.device)
+        self.triangle = self.triangle and self.reach == 1 and bool((grown == steps).all())
+        self.rows = slice(self.rows.start, last + 1)
+        return self.rectangle or self.triangle
+
+    def piece(self, batch: slice) -> Piece:
+        """The piece of a batch row that sees a key."""
+        assert self.rows is not None
+        seen = self.reach if self.rectangle else self.rows.stop - self.rows.start
+        return Piece(batch, self.rows, slice(self.first, self.first + seen), not self.rectangle)

@@ -122,6 +122,7 @@ class Documents(Mask):
             tensor([0, 0, 2, 2, 2])
         """
         ids = _ids_from("offsets", offsets)
+        key_ids = None if key_offsets is None else _ids_from("key_offsets", key_offsets)
         if key_offsets is not None and len(key_offsets) != len(offsets):
             raise ShapeError(
                 sentence(
@@ -130,7 +131,7 @@ class Documents(Mask):
                     "both sides hold the same documents",
                 )
             )
-        return cls(ids, None if key_offsets is None else _ids_from("key_offsets", key_offsets))
+        return cls(ids, key_ids)
 
     def __post_init__(self) -> None:
         for name in ("ids", "key_ids"):

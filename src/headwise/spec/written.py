@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import bool_only, broadcastable
+from headwise.spec.checks import bool_only, broadcastable, rows_of
 from headwise.spec.geometry import Cells, Geometry
+from headwise.spec.intervals import Intervals, capped, runs_of_true
 from headwise.spec.masks import Mask
 
 __all__ = ["Blocks", "Dense", "Rule"]
@@ -70,6 +71,18 @@ class Blocks(Mask):
                     axes("keep", self.keep_tiles, "B H nq nk"),
                 )
             )
+
+    def intervals(self, geometry: Geometry) -> Intervals:
+        tiles = self._full().any(1)  # what some head sees: [b, nq, nk]
+        b, nq, _ = tiles.shape
+        lo, hi, exact = capped(*(x.unflatten(0, (b, nq)) * self.size for x in runs_of_true(tiles.flatten(0, 1))))
+        hi = hi.clamp(max=geometry.S)
+
+        def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
+            tile = torch.arange(rows.start, rows.stop, device=lo.device) // self.size
+            return rows_of(lo, batch)[:, tile], rows_of(hi, batch)[:, tile]
+
+        return Intervals(bounds, exact and not self.per_head)
 
     def keep(self, cells: Cells) -> Tensor:
         tiles = self._full()
