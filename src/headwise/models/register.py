@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -15,7 +16,7 @@ from headwise.models.families import chosen_cells
 from headwise.models.library import transformers
 from headwise.models.masks import headwise_mask, read
 from headwise.models.watch import watching
-from headwise.ops import Attended, attend, attention
+from headwise.ops import attend, attention
 from headwise.pattern import Pattern
 from headwise.spec import Bias, Documents, Mask, Rule, Rules, SoftCap
 
@@ -123,18 +124,13 @@ def _run(
     watchers = watching(module)
     if not watchers and not weights:
         return attention(query, key, value, **options), None
-    out: Tensor | None = None
-    attended: Attended | None = None
-    for watcher in watchers:
-        # the output comes from the first; asking again never changes it, and observers of two watchers may share a name
-        attended = attend(query, key, value, **options, observe=watcher.observers())
-        out = attended.out if out is None else out
-        watcher.took(module, attended, options["mask"])
-    if attended is None:
-        attended = attend(query, key, value, **options)
-        out = attended.out
-    assert out is not None
-    return out, _probabilities(attended.pattern, query.dtype) if weights else None
+    # Once, whoever looks: a second run would draw a second seed of dropout. The first watcher's questions ride along,
+    # the others ask the same pattern, each apart because observers of two watchers may share a name.
+    attended = attend(query, key, value, **options, observe=watchers[0].observers() if watchers else ())
+    for n, watcher in enumerate(watchers):
+        seen = attended.seen if n == 0 else attended.pattern.ask(*watcher.observers())
+        watcher.took(module, replace(attended, seen=seen), options["mask"])
+    return attended.out, _probabilities(attended.pattern, query.dtype) if weights else None
 
 
 def _probabilities(pattern: Pattern, dtype: torch.dtype) -> Tensor:
