@@ -14,6 +14,8 @@ import transformers
 from torch import Tensor, nn
 
 from headwise.models import using
+from headwise.models.register import NAME
+from headwise.models.sites import find_sites
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64, "pad_token_id": 0}
 GQA = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 64}
@@ -242,6 +244,11 @@ class Zoo:
         if "attention_mask" in batch and "decoder_input_ids" not in batch and batch["attention_mask"].dim() == 2:
             return found[batch["attention_mask"][:, -found.shape[1] :].bool()]
         return found.flatten(0, 1)
+
+    @staticmethod
+    def in_use(model: nn.Module) -> bool:
+        """Whether all attention of a model runs through headwise now."""
+        return all(site.config._attn_implementation == NAME for site in find_sites(model).values())
 
     @staticmethod
     def state(model: nn.Module) -> list[Any]:

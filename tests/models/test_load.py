@@ -19,7 +19,6 @@ from transformers import modeling_gguf_pytorch_utils
 
 import headwise as hw
 from headwise.errors import SpecError, UnavailableError
-from headwise.models import using
 from headwise.models.load import NAMES
 
 
@@ -43,13 +42,13 @@ def smollm2() -> Iterator[tuple[Any, Any]]:
 TEXT = "The attention of this model is computed by another library, and its logits must not notice. " * 4
 
 
-def test_smollm2_is_whole_and_not_in_use(smollm2: tuple[Any, Any]) -> None:
+def test_smollm2_is_whole_and_not_in_use(zoo: Any, smollm2: tuple[Any, Any]) -> None:
     model, tokenizer = smollm2
     assert len(hw.sites(model)) == 30
     assert (model.config.num_attention_heads, model.config.num_key_value_heads) == (9, 3)
     assert not model.training
     assert model.dtype == torch.float32
-    assert not using.in_use(model)
+    assert not zoo.in_use(model)
     assert tokenizer.decode(tokenizer("Hello there").input_ids) == "Hello there"
 
 
@@ -74,11 +73,11 @@ def test_loading_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
     assert captured.out == captured.err == ""
 
 
-def test_minilm_with_padding_in_the_batch() -> None:
+def test_minilm_with_padding_in_the_batch(zoo: Any) -> None:
     model, tokenizer = hw.load("minilm")
     assert len(hw.sites(model)) == 6
     assert model.config.num_attention_heads == 12
-    assert not using.in_use(model)
+    assert not zoo.in_use(model)
     batch = tokenizer(["short", TEXT[:80]], padding=True, return_tensors="pt")
     model.set_attn_implementation("eager")
     real = batch["attention_mask"].bool()

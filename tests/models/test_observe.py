@@ -12,7 +12,7 @@ from torch import Tensor
 
 import headwise as hw
 from headwise.errors import ShapeError, SpecError
-from headwise.models import register, using
+from headwise.models import register
 
 ALL = (
     hw.LogSumExp(),
@@ -74,13 +74,13 @@ def test_a_model_not_in_use_is_used_for_the_duration(zoo: Any) -> None:
     model = zoo.model("llama")
     before = zoo.state(model)
     with hw.observe(model, hw.Entropy()) as seen:
-        assert using.in_use(model)
+        assert zoo.in_use(model)
         zoo.result(model, zoo.batch("llama"))
     assert zoo.state(model) == before
     assert seen["entropy"].shape == (2, 2, 4, 10)
     with hw.observe(hw.use(model), hw.Entropy()):
         pass
-    assert using.in_use(model)
+    assert zoo.in_use(model)
 
 
 def test_nothing_is_left_after_an_error(zoo: Any) -> None:
@@ -229,7 +229,7 @@ def test_nested_watchers_with_the_same_name_do_not_meet(zoo: Any) -> None:
     assert len(inner.calls) == 1
     assert torch.equal(inner["entropy"][0], outer.calls[1]["entropy"][0])
     assert "max_logit" not in outer.calls[1]
-    assert not using.in_use(model)
+    assert not zoo.in_use(model)
 
 
 def test_another_thread_is_not_watched(zoo: Any) -> None:
@@ -282,7 +282,7 @@ def test_two_threads_may_watch_a_model_that_is_not_in_use(zoo: Any) -> None:
     left.set()
     thread.join()
     assert found == [(2, 2, 4, 10)]
-    assert not using.in_use(model)
+    assert not zoo.in_use(model)
 
 
 def test_a_hook_of_the_users_that_raises_first(zoo: Any) -> None:
@@ -389,6 +389,14 @@ def test_a_forward_that_raises_leaves_the_means(zoo: Any) -> None:
         ((hw.Entropy(),), {"sites": ["layer.7"]}, "there is no site 'layer.7'; the model has 2 sites"),
         ((hw.Entropy(),), {"sites": [2]}, "there is no site 2; the model has 2 sites, named or numbered 0 to 1"),
         ((hw.Entropy(),), {"sites": [True]}, "there is no site True"),
+        ((hw.Entropy(),), {"sites": 3.5}, "sites is 3.5; it is a list of names and indices of hw.sites(model)"),
+        (
+            (hw.Entropy(),),
+            {"heads": 3},
+            "heads is 3; it is a list of heads for all sites, or {site: [heads]}. Write heads",
+        ),
+        ((hw.Entropy(),), {"heads": "03"}, "heads is '03'; it is a list of heads"),
+        ((hw.Entropy(),), {"heads": {0: 3}}, "heads is {0: 3}; it is a list of heads"),
         ((hw.Entropy(),), {"heads": {"layer.7": [0]}}, "there is no site 'layer.7'"),
     ],
 )

@@ -31,10 +31,13 @@ def test_a_trace_by_name_index_and_run(zoo: Any) -> None:
     trace = hw.trace(model, **batch)
     (site,) = hw.sites(model)
     assert trace.sites == [site, f"{site}#1"]
-    assert torch.equal(trace.pattern(1).to_dense(), trace.pattern(f"{site}#1").to_dense())
-    assert repr(trace) == "Trace(2 sites)"
-    with pytest.raises(SpecError, match=r"trace: there is no site 2; the model has 2 sites"):
-        trace.pattern(2)
+    assert torch.equal(trace.pattern(0).to_dense(), trace.pattern(site).to_dense())  # an index is the site's
+    assert torch.equal(trace.pattern(-1).to_dense(), trace.pattern(site).to_dense())
+    assert not torch.equal(trace.pattern(0).to_dense(), trace.pattern(f"{site}#1").to_dense())
+    assert repr(trace) == "Trace(2 runs)"
+    for layer in (1, f"{site}#2", True, 0.5):
+        with pytest.raises(SpecError, match=rf"trace: there is no site {layer!r}; the model has 1 sites"):
+            trace.pattern(layer)
 
 
 def test_a_trace_equals_eagers_weights_and_holds_no_square(zoo: Any) -> None:

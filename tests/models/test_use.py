@@ -103,7 +103,7 @@ def test_sinks_that_differ_by_token_are_refused_before_anything_runs(zoo: Any, m
     model.config.model_type = "inkling2"
     with pytest.raises(UnsupportedError, match="its attention sinks differ from token to token"):
         hw.use(model)
-    assert not using.in_use(model)
+    assert not zoo.in_use(model)
 
 
 def test_use_is_in_place_and_idempotent_and_restore_exact(zoo: Any, family: str) -> None:
@@ -149,9 +149,9 @@ def test_a_part_of_a_model_can_be_used_alone(zoo: Any) -> None:
     model = zoo.model("bart")
     encoder = model.get_encoder()
     hw.use(encoder)
-    assert using.in_use(encoder)
+    assert zoo.in_use(encoder)
     hw.restore(encoder)
-    assert not using.in_use(model)
+    assert not zoo.in_use(model)
 
 
 def test_models_that_share_a_config_are_both_restored() -> None:
@@ -169,7 +169,7 @@ def test_models_that_share_a_config_are_both_restored() -> None:
 def test_another_implementation_chosen_meanwhile_is_what_restore_goes_back_to(zoo: Any) -> None:
     model = hw.use(zoo.model("llama"))
     model.set_attn_implementation("sdpa")
-    assert not using.in_use(model)
+    assert not zoo.in_use(model)
     hw.restore(model)
     assert model.config._attn_implementation == "sdpa"
     hw.use(model)
@@ -181,10 +181,10 @@ def test_another_implementation_chosen_meanwhile_is_what_restore_goes_back_to(zo
 def test_a_copy_of_a_model_in_use_can_be_restored(zoo: Any) -> None:
     model = hw.use(zoo.model("llama"))
     twin = copy.deepcopy(model)
-    assert using.in_use(twin)
+    assert zoo.in_use(twin)
     hw.restore(twin)
     assert twin.config._attn_implementation == "sdpa"
-    assert using.in_use(model)
+    assert zoo.in_use(model)
 
 
 def test_saving_a_model_in_use_does_not_write_our_name(zoo: Any, tmp_path: Path) -> None:
@@ -195,12 +195,21 @@ def test_saving_a_model_in_use_does_not_write_our_name(zoo: Any, tmp_path: Path)
     assert tokenizer is None
 
 
-def test_the_name_works_where_transformers_takes_names() -> None:
+def test_the_name_works_where_transformers_takes_names(zoo: Any) -> None:
     register.register()
     config = transformers.LlamaConfig(**SMALL, intermediate_size=32)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="headwise").eval()
-    assert using.in_use(model)
+    assert zoo.in_use(model)
     assert model(torch.arange(5)[None]).logits.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "call", [hw.use, hw.restore, hw.sites, hw.trace, lambda x: hw.observe(x, hw.Entropy()).__enter__()]
+)
+@pytest.mark.parametrize("thing", [3, "x", None])
+def test_what_is_no_model_is_refused_by_name(call: Any, thing: Any) -> None:
+    with pytest.raises(SpecError, match=rf"\w+: got a {type(thing).__name__}; \w+ takes a .*model"):
+        call(thing)
 
 
 def test_sites_are_names_of_modules_in_their_order(zoo: Any, family: str) -> None:

@@ -97,8 +97,9 @@ class Head:
     """What one head does on one text.
 
     Attributes:
-        layer: place of its site among those that ran, in order; ``hw.sites(model)`` has the same order where every
-            site runs once.
+        layer: its row in what ``hw.observe`` stacks: the place of its run, by site in the order of ``hw.sites(model)``
+            and then by run. It is the site's index there where every site runs once; where layers share a module, or
+            a site does not run, ``site`` says which it is.
         head: index of the query head.
         site: the site's name.
         kind: a key of ``KINDS``, or "mixed".

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ShapeError, SpecError, sentence
 from headwise.models.average import Average, check_averageable
-from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites
+from headwise.models.sites import find_sites, in_order, refuse_if_outside, resolve_sites, site_and_run
 from headwise.models.using import held
 from headwise.models.watch import Watcher, watched
 from headwise.observers import named
@@ -26,22 +26,24 @@ Heads = Sequence[int] | Mapping[Any, Sequence[int]] | None
 class Answers(Mapping[str, Any]):
     """What one forward of a model answered.
 
-    ``answers["entropy"]`` stacks the answers of all watched sites, ``answers[site]["entropy"]`` is that of one. A
-    module that ran n times in the forward has the names ``site``, ``site#1``, ...
+    ``answers["entropy"]`` stacks the answers of all watched sites, in the order of ``hw.sites(model)`` whatever the
+    order in which they ran; ``answers[site]["entropy"]`` is that of one. A module that ran n times in the forward has
+    the names ``site``, ``site#1``, ...
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], sites: Sequence[str]) -> None:
         self._names = tuple(names)
+        self._sites = tuple(sites)
         self._by_site: dict[str, dict[str, Any]] = {}
 
     @property
     def sites(self) -> list[str]:
-        """The runs that were watched, in the order in which they ran."""
+        """The runs that were watched, by site in the order of ``hw.sites(model)``, then by run: the rows of a stack."""
         return list(self._by_site)
 
     def put(self, site: str, seen: Mapping[str, Any]) -> None:
         """Keeps the answers of one run."""
-        self._by_site[site] = dict(seen)
+        self._by_site = in_order({**self._by_site, site: dict(seen)}, self._sites)
 
     def __getitem__(self, key: str) -> Any:
         if key in self._by_site:
@@ -119,8 +121,9 @@ class Seen(Mapping[str, Any]):
     error that says so. With ``reduce="mean"`` they are means over all forwards, and single calls are not kept.
     """
 
-    def __init__(self, names: Sequence[str], average: Average | None) -> None:
+    def __init__(self, names: Sequence[str], sites: Sequence[str], average: Average | None) -> None:
         self._names = tuple(names)
+        self._sites = tuple(sites)
         self._calls: list[Answers] = []
         self._average = average
         self._count = 0
@@ -145,7 +148,7 @@ class Seen(Mapping[str, Any]):
 
     @property
     def sites(self) -> list[str]:
-        """The runs that were watched."""
+        """The runs that were watched, by site in the order of ``hw.sites(model)``, then by run."""
         return self._only().sites
 
     def add(self, answers: Answers) -> None:
@@ -156,7 +159,7 @@ class Seen(Mapping[str, Any]):
 
     def _only(self) -> Answers:
         if self._average is not None:
-            answers = Answers(self._names)
+            answers = Answers(self._names, self._sites)
             for site, means in self._average.means().items():
                 answers.put(site, means)
             return answers
@@ -202,23 +205,25 @@ class _Observing(Watcher):
         self,
         model: nn.Module,
         names: dict[nn.Module, str],
+        sites: Sequence[str],
         observers: Sequence[Any],
         heads: Heads,
         average: Average | None,
     ) -> None:
         super().__init__(model, names)
         self._observers = tuple(observers) if average is None else tuple(average.asked())
+        self._sites = tuple(sites)
         self._heads = heads
         self._average = average
         self._keys = list(named(observers))
-        self.seen = Seen(self._keys, average)
-        self._now = Answers(self._keys)
+        self.seen = Seen(self._keys, sites, average)
+        self._now = Answers(self._keys, sites)
 
     def observers(self) -> Sequence[Any]:
         return self._observers
 
     def begin(self) -> None:
-        self._now = Answers(self._keys)
+        self._now = Answers(self._keys, self._sites)
         if self._average is not None:
             self._average.begin()
 
@@ -230,12 +235,26 @@ class _Observing(Watcher):
 
     def take(self, site: str, attended: Attended, mask: Mask | None) -> None:
         available = attended.lse.shape[1]
-        heads = _heads_of(self._heads, site.partition("#")[0], available)
+        heads = _heads_of(self._heads, site_and_run(site, self._sites)[0], available)
         answers = {key: _pick(attended.seen[key], heads, available) for key in self._keys}
         if self._average is not None:
             self._average.add(site, answers, _pick(attended.lse.detach(), heads, available), mask)
         else:
             self._now.put(site, answers)
+
+
+def _check_heads(heads: Any) -> None:
+    """Raises SpecError unless heads is a list, or a list for each site; which heads there are is known at the sites."""
+    for which in heads.values() if isinstance(heads, Mapping) else [heads]:
+        if which is not None and (isinstance(which, (str, Mapping)) or not isinstance(which, Iterable)):
+            raise SpecError(
+                sentence(
+                    "observe",
+                    f"heads is {heads!r}",
+                    "it is a list of heads for all sites, or {site: [heads]}",
+                    todo=f"Write heads=[{which}]." if isinstance(which, int) and not isinstance(heads, Mapping) else "",
+                )
+            )
 
 
 def _heads_of(heads: Heads, site: str, available: int) -> list[int] | None:
@@ -288,8 +307,8 @@ def observe(
             ``Segments``, a sum over a sequence, is a mean over sequences. None = keep the answers of every call.
 
     Yields:
-        The answers, a :class:`Seen`: ``seen["entropy"]`` [L, B, H, T] in the order in which the sites run,
-        ``seen[site]["entropy"]``, ``seen.calls[i]["entropy"]``.
+        The answers, a :class:`Seen`: ``seen["entropy"]`` [L, B, H, T] in the order of ``hw.sites(model)`` (of those
+        that ran; ``seen.sites`` names the rows), ``seen[site]["entropy"]``, ``seen.calls[i]["entropy"]``.
 
     Raises:
         SpecError: an unknown site, head or reduction; an answer asked for before any forward, or of several at once.
@@ -317,9 +336,10 @@ def observe(
     refuse_if_outside("observe", model)
     found = find_sites(model)
     chosen = resolve_sites("observe", list(found), sites)
+    _check_heads(heads)
     if isinstance(heads, Mapping):
         heads = {resolve_sites("observe", list(found), [site])[0]: list(which) for site, which in heads.items()}
     average = Average(observers) if reduce == "mean" else None
-    watcher = _Observing(model, {found[site]: site for site in chosen}, observers, heads, average)
+    watcher = _Observing(model, {found[site]: site for site in chosen}, list(found), observers, heads, average)
     with held(model), watched(watcher):
         yield watcher.seen

@@ -10,15 +10,18 @@ from __future__ import annotations
 import inspect
 import re
 import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
 from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.models.families import LEFT_ALONE, UNSAYABLE
 
-__all__ = ["find_sites", "refuse_if_outside", "resolve_sites", "sites"]
+__all__ = ["find_sites", "in_order", "refuse_if_outside", "resolve_sites", "site_and_run", "sites"]
+
+Run = TypeVar("Run")
 
 _SOFTMAX = frozenset({"softmax", "scaled_dot_product_attention", "multi_head_attention_forward"})
 _ATTENTION = re.compile(r"att(ention|n)", re.IGNORECASE)
@@ -126,7 +129,12 @@ def refuse_if_outside(who: str, model: nn.Module) -> None:
     Args:
         who: the function that asks, for the message.
         model: any module.
+
+    Raises:
+        SpecError: it is no module.
     """
+    if not isinstance(model, nn.Module):
+        raise SpecError(sentence(who, f"got a {type(model).__name__}", f"{who} takes a transformers model"))
     kind = type(model).__name__
     found, strays = find_sites(model), _strays(model)
     if not found:
@@ -176,6 +184,8 @@ def resolve_sites(who: str, names: list[str], wanted: Any) -> list[str]:
         return list(names)
     if isinstance(wanted, (str, int)):
         wanted = [wanted]
+    if not isinstance(wanted, Iterable):
+        raise SpecError(sentence(who, f"sites is {wanted!r}", "it is a list of names and indices of hw.sites(model)"))
     chosen = []
     for asked in wanted:
         numbered = isinstance(asked, int) and not isinstance(asked, bool) and -len(names) <= asked < len(names)
@@ -192,3 +202,32 @@ def resolve_sites(who: str, names: list[str], wanted: Any) -> list[str]:
             )
         chosen.append(site)
     return chosen
+
+
+def site_and_run(name: str, names: Sequence[str]) -> tuple[str, int]:
+    """Which site a run is of, and which of its runs: ``"site#1"`` is the second.
+
+    Args:
+        name: of the run.
+        names: all sites of the model.
+    """
+    if name in names or "#" not in name:
+        return name, 0
+    site, _, number = name.rpartition("#")
+    return site, int(number) if number.isdecimal() else 0
+
+
+def in_order(runs: Mapping[str, Run], names: Sequence[str]) -> dict[str, Run]:
+    """Runs by the place of their site in ``hw.sites(model)``, then by number; models run their sites in any order.
+
+    Args:
+        runs: by name, ``"site"``, ``"site#1"``, ...
+        names: all sites of the model.
+    """
+    place = {name: n for n, name in enumerate(names)}
+
+    def key(name: str) -> tuple[int, int]:
+        site, run = site_and_run(name, names)
+        return place.get(site, len(place)), run
+
+    return {name: runs[name] for name in sorted(runs, key=key)}

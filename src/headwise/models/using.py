@@ -13,9 +13,9 @@ from torch import nn
 from headwise.errors import SpecError, sentence
 from headwise.models.library import transformers
 from headwise.models.register import NAME, register
-from headwise.models.sites import find_sites, refuse_if_outside
+from headwise.models.sites import refuse_if_outside
 
-__all__ = ["held", "in_use", "restore", "use"]
+__all__ = ["held", "restore", "use"]
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -55,6 +55,10 @@ def use(model: Model) -> Model:
     The weights, the modules and their hooks stay as they are; what changes is which function the model's attention
     modules call, and the mask they are given. Doing it again changes nothing.
 
+    ``model(..., output_attentions=True)`` gives the exact weights of a call. Setting ``model.config.output_attentions``
+    while the model is in use is a ValueError of transformers' own, which allows that flag to its eager path alone: set
+    it before, or give the keyword to the call.
+
     Args:
         model: a transformers model (``PreTrainedModel``), or a part of one.
 
@@ -77,8 +81,6 @@ def use(model: Model) -> Model:
         >>> torch.allclose(before, after, atol=1e-5)
         True
     """
-    if not isinstance(model, nn.Module):
-        raise SpecError(sentence("use", f"got a {type(model).__name__}", "use takes a transformers model"))
     _join(model, model)
     return model
 
@@ -139,6 +141,9 @@ def restore(model: Model) -> Model:
     Returns:
         The same model.
 
+    Raises:
+        SpecError: it is no module.
+
     Example:
         >>> import headwise as hw
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -147,6 +152,8 @@ def restore(model: Model) -> Model:
         >>> hw.restore(hw.use(model)).config._attn_implementation == before
         True
     """
+    if not isinstance(model, nn.Module):
+        raise SpecError(sentence("restore", f"got a {type(model).__name__}", "restore takes a model"))
     _leave(model, model)
     with _lock:
         for config in _configs(model):
@@ -158,10 +165,3 @@ def restore(model: Model) -> Model:
 def _fused_by_default(model: nn.Module) -> bool:
     """What transformers would have chosen for a model that was loaded or copied with our name."""
     return all(bool(getattr(part, "_supports_sdpa", True)) for part in model.modules())
-
-
-def in_use(model: nn.Module) -> bool:
-    """Whether all attention of a model runs through headwise now."""
-    found = [getattr(site, "config", None) for site in find_sites(model).values()]
-    configs = [config for config in found if config is not None]
-    return bool(configs) and all(getattr(config, "_attn_implementation", None) == NAME for config in configs)
