@@ -26,11 +26,12 @@ export PIP_NO_WARN_SCRIPT_LOCATION := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup look test lint format clean browser
+.PHONY: help setup look test bench lint format clean browser
 
 help:
 	@echo "make look    what each head of a real language model does on a real text (ARGS=... for headwise look)"
 	@echo "make test    the whole suite; make lint: ruff and mypy; make format: let ruff rewrite"
+	@echo "make bench   what watching a model costs, beside transformers' own paths"
 	@echo "make setup   .venv with everything; the others call it themselves"
 
 setup: $(STAMP)
@@ -77,6 +78,10 @@ browser:
 # One thread a process: two processes of two threads each on two cores only take turns.
 test: $(STAMP) browser
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --durations=15 $(ARGS)
+
+# On a machine that does nothing else; results go to docs/ only from such a run.
+bench: $(STAMP)
+	$(PY) benchmarks/observed.py $(ARGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

@@ -10,6 +10,7 @@ import pytest
 import torch
 from answers import answers
 from definition import Exact, define
+from small import small_tiles
 from torch import Tensor
 
 import headwise as hw
@@ -121,8 +122,26 @@ def test_answers(name: str, backend: str, dtype: torch.dtype, tiny: None) -> Non
     assert far(plain.out, got.out) == 0, "observing changed the output"
     assert far(plain.lse, got.lse) == 0, "observing changed the log-sum-exp"
     assert len(got.seen) == len(asked)
-    for question, key in zip(asked, got.seen, strict=True):
-        found, want = got.seen[key], answers(exact, question, call)
+    _compare(call, exact, asked, got.seen, dtype)
+
+
+@pytest.mark.parametrize("keep", [None, 0], ids=["whole rows", "two sweeps"])
+@by_case
+def test_answers_of_a_pattern_whose_rows_are_not_known_yet(
+    name: str, keep: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No forward pass left the row facts: the survey finds them, with all tiles of a block at hand or in two sweeps."""
+    small_tiles(monkeypatch, keep=keep)
+    call, exact = exact_of(name, F64)
+    asked = questions(call)
+    options = {key: value for key, value in call.options.items() if key not in ("dropout", "gate")}
+    _compare(call, exact, asked, hw.Pattern(call.q, call.k, call.v, **options).ask(*asked), F64)
+
+
+def _compare(call: Any, exact: Exact, asked: Any, seen: dict[str, Any], dtype: torch.dtype) -> None:
+    """Every answer against its definition."""
+    for question, key in zip(asked, seen, strict=True):
+        found, want = seen[key], answers(exact, question, call)
         if isinstance(question, hw.TopKeys):
             _top(found, want, exact, key, dtype)
         elif isinstance(question, hw.Contribution):

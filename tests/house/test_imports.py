@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2] / "src" / "headwise"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("spec",),
-    ("products", "tile"),
+    ("products",),
     ("observers",),
     ("plan",),
     ("backends",),

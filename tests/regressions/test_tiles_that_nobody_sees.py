@@ -1,4 +1,4 @@
-"""Blocks and Dense made the scores of every tile and asked the mask afterwards; & of masks with holes multiplied runs."""
+"""Blocks and Dense had every tile scored before the mask was asked; & of masks with holes multiplied runs."""
 
 import pytest
 import torch

@@ -6,10 +6,10 @@ import warnings
 from typing import Any
 
 from headwise.backends.blocked import Blocked
+from headwise.backends.observing import survey
 from headwise.backends.protocol import Backend, Result, RowFacts, Tangents
 from headwise.backends.reference import Reference
 from headwise.backends.sdpa import Sdpa
-from headwise.backends.observing import survey
 from headwise.errors import SpecError, UnavailableError, UnsupportedError, sentence
 from headwise.plan import Plan
 

@@ -1,0 +1,240 @@
+"""Cases of masks: every mask of its own, in combinations, with rows that see no key."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headwise.spec import (
+    Alibi,
+    Blocks,
+    Causal,
+    Chunks,
+    Dense,
+    Documents,
+    Mask,
+    Padding,
+    Prefix,
+    RelativeBias,
+    Rule,
+    Window,
+)
+from headwise.testing.calls import RULES, SHAPE, WIDTH, Draw, case, masked
+
+__all__: list[str] = []
+
+
+case("causal", Causal, sdpa=SHAPE)(lambda draw: draw.call(fused=True, mask=Causal()))
+case("causal, square", Causal)(lambda draw: draw.call(fused=True, T=13, mask=Causal()))
+case("causal from the start", Causal, "align")(lambda draw: draw.call(fused=True, mask=Causal(align="start")))
+case("causal, T > S: empty rows", Causal, "empty rows")(lambda draw: draw.call(fused=True, T=17, mask=Causal()))
+case("causal, E != D", Causal, sdpa=WIDTH)(lambda draw: draw.call(mask=Causal()))
+case("a chunk of a static buffer", "q_start", sdpa=SHAPE)(lambda draw: draw.call(fused=True, mask=Causal(), q_start=1))
+case("a prompt in a static buffer", "q_start")(lambda draw: draw.call(fused=True, mask=Causal(), q_start=0))
+case("queries before the first key", "q_start")(lambda draw: draw.call(fused=True, mask=Causal(), q_start=-3))
+case("queries past the last key", "q_start")(lambda draw: draw.call(fused=True, mask=Causal(), q_start=40))
+case("a start for each sequence", "q_start [B]", sdpa=SHAPE)(
+    lambda draw: draw.call(fused=True, mask=Causal(), q_start=torch.tensor([-2, 1]))
+)
+case("a decoding step for each sequence", "q_start [B]")(
+    lambda draw: draw.call(fused=True, T=1, mask=Causal(), q_start=torch.tensor([4, 9]))
+)
+case("a start for each sequence, everything that counts", "q_start [B]", Window, Chunks, sdpa=RULES)(
+    lambda draw: draw.call(
+        H=6,
+        Hk=3,
+        mask=(Causal() & Window(4, None)) | Chunks(5),
+        q_start=torch.tensor([-1, 3], dtype=torch.int32),
+        scores=(Alibi(draw.normal(2, 6).abs()), RelativeBias(draw.normal(6, 5), zero=3)),
+    )
+)
+
+
+@masked("window", Window)
+def _window(draw: Draw) -> Mask:
+    return Window(before=3, after=2)
+
+
+@masked("window of oneself", Window)
+def _window_of_one(draw: Draw) -> Mask:
+    return Window(0, 0)
+
+
+@masked("causal window", Causal, Window, "&")
+def _causal_window(draw: Draw) -> Mask:
+    return Causal() & Window(before=2)
+
+
+@masked("prefix", Prefix, sdpa=None)
+def _prefix(draw: Draw) -> Mask:
+    return Prefix(5)
+
+
+@masked("prefix language model", Prefix, Causal, "|")
+def _prefix_lm(draw: Draw) -> Mask:
+    return Causal() | Prefix(torch.tensor([9, 4]))
+
+
+@masked("prefix longer than everything, and none", Prefix, "empty rows", sdpa=None)
+def _prefix_ends(draw: Draw) -> Mask:
+    return Prefix(torch.tensor([99, 0]))
+
+
+@masked("lengths", Padding, sdpa=None)
+def _lengths(draw: Draw) -> Mask:
+    return Padding(torch.tensor([13, 6]))
+
+
+@masked("one length", Padding, sdpa=None)
+def _one_length(draw: Draw) -> Mask:
+    return Padding(4)
+
+
+def _left(length: int, *pads: int) -> Tensor:
+    return torch.arange(length) >= torch.tensor(pads)[:, None]
+
+
+@masked("left padding", Padding, sdpa=None)
+def _left_padding(draw: Draw) -> Mask:
+    return Padding(_left(13, 0, 7))
+
+
+@masked("left padding, causal", Padding, Causal, "&", sdpa=None, T=13)
+def _left_causal(draw: Draw) -> Mask:
+    return Causal() & Padding(_left(13, 0, 5), queries=_left(13, 0, 5))
+
+
+@masked("padding with holes", Padding, "several runs")
+def _holes(draw: Draw) -> Mask:
+    return Padding(draw.keep(2, 13))
+
+
+@masked("padding with holes, causal, padded queries", Padding, Causal, "&", "empty rows")
+def _holes_causal(draw: Draw) -> Mask:
+    return Causal() & Padding(draw.keep(2, 13), queries=draw.keep(2, 11))
+
+
+@masked("everything is padding", Padding, "empty rows", sdpa=None)
+def _all_padding(draw: Draw) -> Mask:
+    return Padding(torch.zeros(2, 13, dtype=torch.bool))
+
+
+@masked("packed documents", Documents, T=13)
+def _packed(draw: Draw) -> Mask:
+    return Documents(torch.tensor([0] * 4 + [1] * 1 + [2] * 8))
+
+
+@masked("packed documents, causal, one empty", Documents, Causal, "from_offsets", T=13)
+def _offsets(draw: Draw) -> Mask:
+    return Causal() & Documents.from_offsets(torch.tensor([0, 5, 5, 13]))
+
+
+@masked("documents across, one without keys", Documents, "empty rows")
+def _across(draw: Draw) -> Mask:
+    return Documents.from_offsets(torch.tensor([0, 3, 7, 11]), torch.tensor([0, 6, 6, 13]))
+
+
+@masked("documents that return", Documents, "several runs")
+def _returning(draw: Draw) -> Mask:
+    return Documents(draw.ints(3, 2, 11), draw.ints(3, 2, 13))
+
+
+@masked("documents shared by the queries only", Documents, "several runs")
+def _shared_ids(draw: Draw) -> Mask:
+    return Documents(draw.ints(3, 11, low=-1), draw.ints(3, 2, 13, low=-1))
+
+
+@masked("documents of one token, more runs than are kept", Documents, T=5, S=179)
+def _many_runs(draw: Draw) -> Mask:
+    return Documents(draw.ints(2, 5), draw.ints(2, 179))
+
+
+@masked("padding with more holes than are kept", Padding, S=149, T=7)
+def _many_holes(draw: Draw) -> Mask:
+    return Padding(draw.keep(2, 149, share=0.5))
+
+
+@masked("chunks", Chunks, Causal, "&")
+def _chunks(draw: Draw) -> Mask:
+    return Causal() & Chunks(4)
+
+
+@masked("chunks from the padding", Chunks)
+def _chunks_from(draw: Draw) -> Mask:
+    return Chunks(3, start=torch.tensor([1, 7]))
+
+
+@masked("blocks", Blocks)
+def _blocks(draw: Draw) -> Mask:
+    return Blocks(draw.keep(4, 5), size=3)
+
+
+@masked("blocks for each head", Blocks, "per head")
+def _blocks_head(draw: Draw) -> Mask:
+    return Blocks(draw.keep(3, 3, 4, share=0.4), size=4)
+
+
+@masked("blocks for each head and sequence", Blocks, "per head")
+def _blocks_batch(draw: Draw) -> Mask:
+    return Blocks(draw.keep(2, 3, 6, 7, share=0.4), size=2)
+
+
+@masked("dense", Dense)
+def _dense(draw: Draw) -> Mask:
+    return Dense(draw.keep(2, 3, 11, 13))
+
+
+@masked("dense, one for all", Dense)
+def _dense_shared(draw: Draw) -> Mask:
+    return Dense(draw.keep(11, 13))
+
+
+@masked("dense, for each head", Dense, "per head")
+def _dense_head(draw: Draw) -> Mask:
+    return Dense(draw.keep(3, 1, 13))
+
+
+@masked("dense, for each sequence and query", Dense, "empty rows")
+def _dense_rows(draw: Draw) -> Mask:
+    return Dense(draw.keep(2, 1, 11, 1))
+
+
+@masked("dense with empty rows and unseen keys", Dense, "empty rows")
+def _dense_dead(draw: Draw) -> Mask:
+    keep = draw.keep(2, 3, 11, 13)
+    keep[:, :, 4:7] = False
+    keep[0, 1] = False
+    keep[..., 8:11] = False
+    return Dense(keep)
+
+
+@masked("rule", Rule, Causal, "&")
+def _rule(draw: Draw) -> Mask:
+    return Causal() & Rule(lambda b, h, i, j: (i + j + h + b) % 3 != 0)
+
+
+@masked("rule or window", Rule, Window, "|")
+def _rule_or(draw: Draw) -> Mask:
+    return Window(1, 1) | Rule(lambda b, h, i, j: (j % 5 == 0) & (h > 0))
+
+
+@masked("global tokens beside a window", Window, Dense, "|", "several runs")
+def _global(draw: Draw) -> Mask:
+    ends = torch.zeros(11, 13, dtype=torch.bool)
+    ends[0], ends[:, 0] = True, True
+    return Window(1, 1) | Dense(ends)
+
+
+@masked("a union of three runs, cut by a fourth", "&", "|", Causal, Prefix, Window, Chunks, "several runs")
+def _union(draw: Draw) -> Mask:
+    return Causal() & (Prefix(2) | Window(1, 0) | Chunks(4)) & Padding(torch.tensor([13, 9]))
+
+
+@masked("or of ands", "&", "|", Causal, Prefix, Documents, Padding, T=13)
+def _or_of_ands(draw: Draw) -> Mask:
+    return (Causal() & Documents(draw.ints(2, 2, 13))) | (Prefix(3) & Padding(draw.keep(2, 13)))
+
+
+@masked("masks that leave nothing in common", Window, Dense, "&", "empty rows")
+def _nothing(draw: Draw) -> Mask:
+    return Window(0, 1) & Dense(torch.zeros(1, 1, 1, 13, dtype=torch.bool))
