@@ -77,7 +77,7 @@ def test_the_sums_of_offsets_are_its_means_and_counts(backend: str) -> None:
     sums = hw.attend(q, k, k, mask=hw.Causal(), observe=[question.sums()], backend=backend).seen["offsets"]
     means = hw.attend(q, k, k, mask=hw.Causal(), observe=[question], backend=backend).seen["offsets"]
     assert torch.equal(sums.mean(), means)
-    assert sums.count[0, 1].tolist() == [0, 0, 5, 5, 5, 4, 3, 2, 1]
+    assert sums.rows[0, 1].tolist() == [0, 0, 5, 5, 5, 4, 3, 2, 1]
 
 
 def test_a_map_weighs_its_queries_and_segments_their_sequences() -> None:

@@ -113,7 +113,7 @@ class Average:
 def _summed(observer: Observer, answer: Any, rows: Tensor, mask: Mask | None) -> tuple[Tensor, Tensor]:
     """The sum of an answer over its batch rows and queries (or keys), and how many it is a sum of."""
     if isinstance(observer, Offsets):
-        return answer.total.double().sum(0), answer.count.double().sum(0)
+        return answer.total.double().sum(0), answer.rows.double().sum(0)
     answer = answer.double()
     if isinstance(observer, _OF_QUERIES):
         return torch.where(rows, answer, 0.0).sum((0, 2)), rows.sum((0, 2))

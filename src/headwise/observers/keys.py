@@ -137,15 +137,15 @@ class OffsetSums(NamedTuple):
 
     Attributes:
         total: sum of p over the queries whose key at that distance exists and is visible, [B, H, after + limit + 1].
-        count: how many queries those are, in the same dtype.
+        rows: how many queries those are, in the same dtype.
     """
 
     total: Tensor
-    count: Tensor
+    rows: Tensor
 
     def mean(self) -> Tensor:
-        """``total / count``, 0 where there is none."""
-        return torch.where(self.count > 0, self.total / self.count.clamp(min=1), 0.0)
+        """``total / rows``, 0 where there is none."""
+        return torch.where(self.rows > 0, self.total / self.rows.clamp(min=1), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +190,7 @@ class Offsets(Observer):
         Example:
             >>> import torch, headwise as hw
             >>> x = torch.zeros(1, 1, 2, 4)
-            >>> hw.attend(x, x, x, mask=hw.Causal(), observe=[hw.Offsets(limit=1).sums()]).seen["offsets"].count
+            >>> hw.attend(x, x, x, mask=hw.Causal(), observe=[hw.Offsets(limit=1).sums()]).seen["offsets"].rows
             tensor([[[2., 1.]]])
         """
         return _SumsOfOffsets(self, name=self.name or "offsets")
@@ -285,6 +285,8 @@ class _TopKeys:
 @dataclass(frozen=True, eq=False)
 class TopKeys(Observer):
     """The k keys that each query attends to most, largest first, ties to the lower key.
+
+    A row of NaN has values of NaN, and which of its keys they name is not said.
 
     Args:
         k: how many, at least 1. Where fewer keys are visible: value 0, index -1.
