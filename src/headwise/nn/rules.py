@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -79,4 +79,21 @@ def _rebuilt(rule: _Rule, path: str, tensor: Callable[[str], Tensor]) -> _Rule:
         return rule
     if isinstance(rule, tuple | list):
         return type(rule)(new.values())
-    return replace(rule, **new)  # type: ignore[type-var]
+    return _like(rule, new)
+
+
+def _like(rule: _Rule, values: dict[str, Any]) -> _Rule:
+    """A frozen value of the same type with some fields changed.
+
+    Not by dataclasses.replace: a field need not be named like the argument that it came from (``Dense(keep)``), and
+    what was checked once need not be checked on another device. Nothing but fields comes along, so what a rule may have
+    remembered on the side is left behind; fields that are no arguments are worked out anew.
+    """
+    made: _Rule = object.__new__(type(rule))
+    all_fields = fields(rule)  # type: ignore[arg-type]
+    for field in all_fields:
+        if hasattr(rule, field.name):
+            object.__setattr__(made, field.name, values.get(field.name, getattr(rule, field.name)))
+    if not all(field.init for field in all_fields):
+        made.__post_init__()  # type: ignore[attr-defined]
+    return made
