@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -116,12 +117,23 @@ class MultiHeadAttention(nn.Module):
                     todo=f"Use {_listed(_divisors(self.heads))} key/value heads.",
                 )
             )
-        if not 0.0 <= dropout < 1.0:
-            raise SpecError(sentence(_WHO, f"dropout is {dropout}", "it is a probability, at least 0 and below 1"))
+        if not _is_number(dropout) or not 0.0 <= dropout < 1.0:
+            raise SpecError(sentence(_WHO, f"dropout is {dropout!r}", "it is a probability, at least 0 and below 1"))
+        if scale is not None and not (_is_number(scale) and math.isfinite(scale)):
+            raise SpecError(sentence(_WHO, f"scale is {scale!r}", "it is a finite number, or None for 1/sqrt(D)"))
         if mask is not None and not isinstance(mask, Mask):
             raise SpecError(_not_a_mask(mask))
+        if not isinstance(scores, (tuple, list)) or not all(isinstance(rule, Rules) for rule in scores):
+            raise SpecError(
+                sentence(
+                    _WHO,
+                    f"scores is {scores!r}",
+                    "it is a tuple of score rules",
+                    todo=f"Write scores=({scores!r},)." if isinstance(scores, Rules) else "",
+                )
+            )
         self.dropout = float(dropout)
-        self.scale = scale
+        self.scale = None if scale is None else float(scale)
         self.backend = backend
         make: dict[str, Any] = {"device": device, "dtype": dtype}
         queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -398,6 +410,10 @@ def _not_a_mask(value: Any) -> str:
     todo = "Wrap a boolean keep-tensor in headwise.Dense, key padding in headwise.Padding." if _is_tensor(value) else ""
     rule = "it is a headwise mask, in which True means may attend"
     return sentence(_WHO, f"mask is a {type(value).__name__}", rule, todo=todo)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_tensor(value: Any) -> bool:
