@@ -122,6 +122,15 @@ def test_grouped_heads(lead: tuple[int, ...], calls: list[Any]) -> None:
     torch.testing.assert_close(got, sdpa(q, k, v, enable_gqa=True), rtol=1e-4, atol=1e-5)
 
 
+def test_dropout_of_everything_gives_torchs_zeros() -> None:
+    q, k, v = (torch.randn(1, 2, 5, 4, requires_grad=True) for _ in range(3))
+    plain = sdpa(q, k, v, dropout_p=1.0, is_causal=True)
+    with hw.everywhere():
+        ours = sdpa(q, k, v, dropout_p=1.0, is_causal=True)
+    assert torch.equal(ours, plain)
+    assert all(not gradient.any() for gradient in torch.autograd.grad(ours.sum(), (q, k, v)))
+
+
 def test_dropout_is_applied_as_given() -> None:
     q = draw(2, 3, 40, 8)
     with hw.everywhere():

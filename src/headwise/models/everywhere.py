@@ -84,7 +84,9 @@ def _as_torch_means_it(
         mask = keep if mask is None else mask & keep
     elif attn_mask is not None:
         scores = (Bias(_flat_mask(attn_mask, full)),)
-    out = attention(q, k, v, mask=mask, scores=scores, scale=scale, dropout=dropout_p)
+    all_dropped = dropout_p == 1  # torch drops every cell then; hw.attention, which divides by 1 - p, knows no such p
+    out = attention(q, k, v, mask=mask, scores=scores, scale=scale, dropout=0.0 if all_dropped else dropout_p)
+    out = out * 0 if all_dropped else out
     return out.reshape(*full, query.shape[-2], value.shape[-1])
 
 
