@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import masking_utils as theirs
 
 import headwise as hw
@@ -259,6 +260,38 @@ def test_a_float_mask_is_split_into_hidden_and_added() -> None:
     assert torch.equal(said.scores[0].tensor, torch.tensor([[0.0, 0.0, 2.5], [0.0, -1.0, 0.0]]))
     assert read(torch.zeros(3, 3), 3).mask is None
     assert read(torch.zeros(3, 3), 3).scores == ()
+
+
+class Sizes(TorchDispatchMode):
+    """Notes how many cells each tensor has that is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[str, int]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, Tensor) and not any(out is arg for arg in args):
+            self.made.append((str(func), out.numel()))
+        return out
+
+
+@pytest.mark.parametrize(("adds", "hides"), [(False, False), (False, True), (True, False), (True, True)])
+def test_a_float_mask_makes_no_square_that_is_not_kept(adds: bool, hides: bool) -> None:
+    given = torch.full((64, 64), 0.5 if adds else 0.0)
+    if hides:
+        given = given.masked_fill(torch.ones(64, 64, dtype=torch.bool).triu(1), torch.finfo(torch.float32).min)
+    with Sizes() as sizes:
+        said = read(given, 64)
+    squares = [func for func, cells in sizes.made if cells >= 64 * 64]
+    assert len(squares) == 1 + adds, squares
+    assert (said.mask is not None, len(said.scores)) == (hides, int(adds))
+
+
+def test_a_nan_in_a_float_mask_is_no_hidden_cell() -> None:
+    said = read(torch.tensor([[0.0, float("nan")], [0.0, float("-inf")]]), 2)
+    assert said.mask.keep_cells.tolist() == [[True, True], [True, False]]
+    assert said.scores[0].tensor[0, 1].isnan()
 
 
 def test_a_float_mask_is_read_once_and_again_when_changed() -> None:

@@ -342,7 +342,11 @@ def _read_float(mask: Tensor) -> Said:
 
 
 def _split(mask: Tensor) -> Said:
-    visible = mask > torch.finfo(mask.dtype).min
-    added = mask.masked_fill(~visible, 0)
-    scores = (Bias(added),) if mask.requires_grad or bool((added != 0).any()) else ()
-    return Said(None if bool(visible.all()) else Dense(visible), None, scores)
+    """What a float mask hides and what it adds; two T x S tensors are made where both are kept, and none besides."""
+    visible = (mask <= torch.finfo(mask.dtype).min).logical_not_()
+    shown = int(visible.count_nonzero())
+    # What is hidden is never 0, so where more than that is not 0, something is added.
+    adds = mask.requires_grad or int(mask.count_nonzero()) > mask.numel() - shown
+    # A copy: models may go on changing their mask, and a layer's pattern is that of the mask it was called with.
+    scores = (Bias(torch.where(visible, mask, 0.0)),) if adds else ()
+    return Said(None if shown == mask.numel() else Dense(visible), None, scores)
