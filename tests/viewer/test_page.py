@@ -190,6 +190,20 @@ def test_a_page_of_another_text_is_refused() -> None:
         page(reading, shape, TOKENS[:-1], title="x")
 
 
+def test_patterns_of_nan_are_one_sentence() -> None:
+    shape, model = layout(T, 8), tiny()
+    with torch.no_grad():
+        next(iter(model.parameters())).fill_(float("nan"))
+    reading = score_heads(model, IDS, observe=shape.observers())
+    with pytest.raises(SpecError, match="the patterns of 8 of 8 heads hold NaN, first that of layer 0, head 0; "):
+        page(reading, shape, TOKENS, title="x")
+    one = random_reading(2, 4, shape)
+    one.seen["1"] = {**one.seen["1"], "page:map": one.seen["1"]["page:map"].clone()}
+    one.seen["1"]["page:map"][0, 2, 1, 1] = float("nan")
+    with pytest.raises(SpecError, match="the patterns of 1 of 8 heads hold NaN, first that of layer 1, head 2; "):
+        page(one, shape, TOKENS, title="x")
+
+
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     place = tmp_path / "page.html"
     place.write_text("older")

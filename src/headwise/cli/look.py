@@ -177,7 +177,7 @@ def _examine(name: str, source: _Source, tokens: int | None, dtype: Any, err: An
         reading, watched = measured(partial(score_heads, model, ids, separators=separators, observe=shape.observers()))
 
     layers = 1 + max(head.layer for head in reading.heads)
-    title = f"What the {len(reading.heads)} heads of {_shown(name)} do"
+    title = f"What the {len(reading.heads)} heads of {Path(name).name or name} do"
     first = " ".join("".join(c if c.isprintable() else " " for c in source.text[:200]).split())[:48]
     what = f"{layers} layers, {len(reading.heads)} heads, {ids.shape[1]} tokens{cut} of {source.name}: “{first} …”"
     facts = [
@@ -310,11 +310,6 @@ def _progress(err: Any, model: Any, sites: list[str], what: str) -> Iterator[Non
         finally:
             for handle in handles:
                 handle.remove()
-
-
-def _shown(name: str) -> str:
-    known = {"smollm2": "SmolLM2-135M", "minilm": "MiniLM-L6"}
-    return known.get(name, Path(name).name or name)
 
 
 def _short(dtype: Any) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,6 +130,7 @@ def page(
 
     Raises:
         ShapeError: the number of tokens is not that of the reading.
+        SpecError: the reading holds NaN or inf, as of a model whose weights or activations do.
 
     Example:
         >>> import torch
@@ -146,6 +148,7 @@ def page(
     if len(tokens) != shape.tokens:
         raise ShapeError(sentence("page", f"{len(tokens)} tokens, the layout has {shape.tokens}", "both are T"))
     answers = [reading.seen[site] for site in reading.seen.sites]
+    _refuse_unless_finite(reading.heads, answers)
     top, queries = _top(answers, shape)
     opened = _opening(reading.heads)
     data = {
@@ -165,6 +168,26 @@ def page(
     }
     parts = {"style": _asset("page.css"), "script": _asset("page.js"), "data": _json(data)}
     return _filled(_asset("page.html"), parts)
+
+
+def _refuse_unless_finite(heads: Sequence[Head], answers: Sequence[Mapping[str, Any]]) -> None:
+    """Raises SpecError where a pattern holds NaN: a grid of heads says nothing then."""
+    maps = torch.cat([answer["page:map"][0].isfinite().all(-1).all(-1) for answer in answers]).tolist()
+    broken = [
+        head
+        for head, finite in zip(heads, maps, strict=True)
+        if not (finite and all(map(math.isfinite, (head.entropy, *head.scores.values(), *head.chance.values()))))
+    ]
+    if broken:
+        raise SpecError(
+            sentence(
+                "page",
+                f"the patterns of {len(broken)} of {len(heads)} heads hold NaN, first that of layer {broken[0].layer}, "
+                f"head {broken[0].head}",
+                "a head is shown by its probabilities",
+                todo="The weights hold NaN, or a narrow dtype overflows: read the model in float32.",
+            )
+        )
 
 
 def _asset(name: str) -> str:
