@@ -45,11 +45,13 @@ from headwise.spec import (
 
 __version__ = "0.1.0"
 
-# Loaded on first use: `import headwise` costs torch and nothing else heavy.
+# Loaded on first use, from where it stands; "" is a package of ours. `import headwise` costs torch and nothing heavy.
 _LATER = {
     "MultiHeadAttention": "headwise.nn",
     "everywhere": "headwise.models",
     "load": "headwise.models",
+    "models": "",
+    "nn": "",
     "observe": "headwise.models",
     "restore": "headwise.models",
     "sites": "headwise.models",
@@ -96,6 +98,8 @@ __all__ = [
     "everywhere",
     "explain",
     "load",
+    "models",
+    "nn",
     "observe",
     "restore",
     "sites",
@@ -110,7 +114,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'headwise' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_LATER[name]), name)
+    home = _LATER[name]
+    return getattr(import_module(home), name) if home else import_module(f"headwise.{name}")
 
 
 def __dir__() -> list[str]:
