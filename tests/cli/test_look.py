@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -208,6 +209,21 @@ def test_a_folder_without_a_tokenizer(decoder: Path, tmp_path: Path, capsys: pyt
     assert run(str(tmp_path), "--html", str(tmp_path / "a.html")) == 2
     assert "has no tokenizer" in capsys.readouterr().err
     assert not (tmp_path / "a.html").exists()
+
+
+def test_a_model_of_nan_is_one_sentence(decoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, place = tmp_path / "model", tmp_path / "look.html"
+    shutil.copytree(decoder, folder)
+    model, _ = hw.load(folder)
+    with torch.no_grad():
+        model.transformer.h[1].attn.c_attn.weight.fill_(float("nan"))
+    model.save_pretrained(folder)
+    capsys.readouterr()
+    assert run(str(folder), "--text", TEXT, "--html", str(place)) == 2
+    told = capsys.readouterr().err
+    assert "the patterns of 4 of 8 heads hold NaN, first that of layer 1, head 0; " in told
+    assert told.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_help_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
