@@ -39,17 +39,17 @@ class Answers(Mapping[str, Any]):
     @property
     def sites(self) -> list[str]:
         """The runs that were watched, by site in the order of ``hw.sites(model)``, then by run: the rows of a stack."""
-        return list(self._by_site)
+        return list(in_order(self._by_site, self._sites))
 
     def put(self, site: str, seen: Mapping[str, Any]) -> None:
         """Keeps the answers of one run."""
-        self._by_site = in_order({**self._by_site, site: dict(seen)}, self._sites)
+        self._by_site[site] = dict(seen)
 
     def __getitem__(self, key: str) -> Any:
         if key in self._by_site:
             return self._by_site[key]
         if key in self._names:
-            return _stacked(key, {site: found[key] for site, found in self._by_site.items()})
+            return _stacked(key, {site: self._by_site[site][key] for site in self.sites})
         raise _no_such_key(key, self._names, self.sites)
 
     def __contains__(self, key: object) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
@@ -204,7 +204,7 @@ def resolve_sites(who: str, names: list[str], wanted: Any) -> list[str]:
     return chosen
 
 
-def site_and_run(name: str, names: Sequence[str]) -> tuple[str, int]:
+def site_and_run(name: str, names: Container[str]) -> tuple[str, int]:
     """Which site a run is of, and which of its runs: ``"site#1"`` is the second.
 
     Args:
@@ -227,7 +227,7 @@ def in_order(runs: Mapping[str, Run], names: Sequence[str]) -> dict[str, Run]:
     place = {name: n for n, name in enumerate(names)}
 
     def key(name: str) -> tuple[int, int]:
-        site, run = site_and_run(name, names)
+        site, run = site_and_run(name, place)
         return place.get(site, len(place)), run
 
     return {name: runs[name] for name in sorted(runs, key=key)}
