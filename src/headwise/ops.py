@@ -14,6 +14,7 @@ from headwise.backends import Backend, Blocked, Reference, Result, RowFacts, all
 from headwise.backends.tiling import tiles_counted
 from headwise.pattern import Pattern, answer
 from headwise.plan import Plan, make_plan
+from headwise.products import as_given, may_be_extreme
 from headwise.spec import AttentionSpec, Mask, Rules
 
 __all__ = ["Attended", "Explanation", "attend", "attention", "explain"]
@@ -257,6 +258,12 @@ def _detached(plan: Plan) -> Plan:
 def _run(who: str, plan: Plan, wanted: BackendLike) -> tuple[Tensor, Tensor, Result]:
     """Output (gated), lse and the backend's result."""
     backend = choose(who, plan, wanted)
+    with as_given(plan.geometry.device):
+        out, lse, result = _computed(plan, backend)
+        return (out if plan.spec.gate is None else _gated(out, plan.spec.gate, plan.dtype)), lse, result
+
+
+def _computed(plan: Plan, backend: Backend) -> tuple[Tensor, Tensor, Result]:
     assert plan.v is not None
     tracked = torch.is_grad_enabled() and any(x.requires_grad for x in (plan.q, plan.k, plan.v, *plan.parameters))
     if isinstance(backend, Reference):
@@ -270,7 +277,7 @@ def _run(who: str, plan: Plan, wanted: BackendLike) -> tuple[Tensor, Tensor, Res
         with torch.no_grad():
             result = backend.forward(plan)
         out, lse = result.out, result.lse
-    return (out if plan.spec.gate is None else _gated(out, plan.spec.gate, plan.dtype)), lse, result
+    return out, lse, result
 
 
 def _gated(out: Tensor, gate: Tensor, dtype: torch.dtype) -> Tensor:
@@ -304,10 +311,11 @@ class _Differentiable(torch.autograd.Function):
         saved = ctx.saved_tensors
         tensors, rest = saved[: len(needs)], saved[len(needs) :]
         plan = ctx.plan.rebind(tensors[0], tensors[1], tensors[2], tensors[3:])
-        if torch.is_grad_enabled():
-            found = Reference().backward(plan, Result(rest[0], rest[1], None), grad_out, grad_lse, needs)
-        else:
-            found = _first_derivatives(ctx, _detached(plan), rest, grad_out, grad_lse, needs)
+        with as_given(plan.geometry.device):
+            if torch.is_grad_enabled():
+                found = Reference().backward(plan, Result(rest[0], rest[1], None), grad_out, grad_lse, needs)
+            else:
+                found = _first_derivatives(ctx, _detached(plan), rest, grad_out, grad_lse, needs)
         return (None, None, None, found.q, found.k, found.v, *found.parameters)
 
 
@@ -322,7 +330,8 @@ def _first_derivatives(
     backend: Backend = ctx.backend
     facts = RowFacts(*rest[2:5]) if ctx.has_facts else None
     result = Result(rest[0], rest[1], facts)
-    if facts is None and (grad_lse is not None or grad_out is None):
+    assert plan.v is not None
+    if facts is None and (grad_lse is not None or grad_out is None or may_be_extreme(plan.v, grad_out, 1.0)):
         backend = Blocked()
         result = backend.forward(plan)
     return backend.backward(plan, result, grad_out, grad_lse, needs)

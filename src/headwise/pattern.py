@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from headwise.observers import (
 from headwise.observers import start as begin
 from headwise.observers.protocol import Tile, Whole
 from headwise.plan import Plan, make_plan
+from headwise.products import as_given
 from headwise.spec import AttentionSpec, Mask, Rules
 from headwise.spec.geometry import span
 
@@ -56,11 +58,13 @@ def answer(
     batch = slice(0, g.B) if batch is None else batch
     heads = slice(0, g.H) if heads is None else heads
     if definition:
-        return _defined(plan)
+        with as_given(g.device):
+            return _defined(plan)
     if rows is None:
         rows = _hull([o.rows(g) if isinstance(o, Observer) else slice(0, g.T) for o in plan.observers.values()])
     keys = _hull([o.keys(g) if isinstance(o, Observer) else slice(0, g.S) for o in plan.observers.values()])
-    return survey(plan, facts, Frame(g, batch, heads, rows, keys, plan.dtype), plan.observers)
+    with as_given(g.device):
+        return survey(plan, facts, Frame(g, batch, heads, rows, keys, plan.dtype), plan.observers)
 
 
 def _hull(parts: list[slice]) -> slice:
@@ -144,6 +148,14 @@ class Pattern:
         self._plan, self._facts = plan, facts
         self._versions = [(x, x._version) for x in plan.tensors() if not x.is_inference()]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a file holds: the operands, and not how often they had been written to here."""
+        self._check_fresh()
+        return {"plan": replace(self._plan), "facts": self._facts}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._hold(state["plan"], state["facts"])
+
     @property
     def shape(self) -> torch.Size:
         """(B, H, T, S)."""
@@ -192,6 +204,15 @@ class Pattern:
         return self._ask(list(observers))
 
     def _ask(self, observers: list[Any], batch: slice | None = None, heads: slice | None = None) -> dict[str, Any]:
+        self._check_fresh()
+        questions = named(observers)
+        for question in questions.values():
+            if isinstance(question, Observer):
+                question.check(self._plan.geometry, self._plan.v is not None)
+        plan = self._plan.asking(questions)
+        return answer(plan, self._facts, batch=batch, heads=heads)
+
+    def _check_fresh(self) -> None:
         for tensor, version in self._versions:
             if tensor._version != version:
                 raise HeadwiseError(
@@ -202,12 +223,6 @@ class Pattern:
                         todo="Give it clones, or ask before the tensors change.",
                     )
                 )
-        questions = named(observers)
-        for question in questions.values():
-            if isinstance(question, Observer):
-                question.check(self._plan.geometry, self._plan.v is not None)
-        plan = self._plan.asking(questions)
-        return answer(plan, self._facts, batch=batch, heads=heads)
 
     def __getitem__(self, index: Any) -> Tensor:
         """Exact probabilities of the cells at ``[b, h, rows, cols]``, each an int or a slice."""
@@ -226,20 +241,21 @@ class Pattern:
 
     def _parts(self, index: Any) -> list[int | slice]:
         parts = list(index) if isinstance(index, tuple) else [index]
-        if parts.count(Ellipsis) == 1:
-            at = parts.index(Ellipsis)
-            parts[at : at + 1] = [slice(None)] * (5 - len(parts))
+        dots = [at for at, part in enumerate(parts) if part is Ellipsis]
+        if len(dots) == 1:
+            parts[dots[0] : dots[0] + 1] = [slice(None)] * (5 - len(parts))
         parts += [slice(None)] * (4 - len(parts))
         if len(parts) > 4:
             raise SpecError(sentence("Pattern", f"{len(parts)} indices", "a pattern has the axes b, h, row, col"))
         for axis, (part, n, letter) in enumerate(zip(parts, self.shape, "BHTS", strict=True)):
             if isinstance(part, slice):
-                if part.step is not None and part.step < 1:
-                    raise SpecError(sentence("Pattern", f"step {part.step}", "a slice of a pattern runs forwards"))
+                ends = [_integer(end) for end in (part.start, part.stop, part.step) if end is not None]
+                if None in ends or (part.step is not None and part.step < 1):
+                    raise SpecError(sentence("Pattern", f"index {part!r}", "a slice has int ends and runs forwards"))
                 continue
-            if isinstance(part, bool) or not hasattr(part, "__index__"):
+            at = _integer(part)
+            if at is None:
                 raise SpecError(sentence("Pattern", f"index {part!r}", "each of b, h, row, col is an int or a slice"))
-            at = part.__index__()
             if not -n <= at < n:
                 raise _OutOfRange(sentence("Pattern", f"index {at} on axis {letter}", f"{letter} is {n}"))
             parts[axis] = at % n
@@ -313,6 +329,14 @@ class Pattern:
 
     def _one(self, observer: Observer) -> Any:
         return next(iter(self._ask([observer]).values()))
+
+
+def _integer(value: Any) -> int | None:
+    """An int, or what stands for one; None for anything else, bools included."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 class _OutOfRange(SpecError, IndexError):

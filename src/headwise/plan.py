@@ -15,6 +15,7 @@ from torch import Tensor
 from headwise.errors import HeadwiseError, ShapeError, SpecError, axes, sentence
 from headwise.observers import Observer, named
 from headwise.spec import AttentionSpec, Cells, Geometry, Intervals, Mask, Rules, ScoreRule
+from headwise.spec.checks import FAR, is_integer
 from headwise.spec.dropout import draw_seed
 from headwise.spec.pieces import Piece, pieces_of
 
@@ -226,6 +227,8 @@ def _check_operands(call: _Call) -> None:
             what = f"{name} has {x.dim()} axes"
             raise ShapeError(sentence(who, what, f"it is [{letters}]", axes(name, x, ""), todo))
     for name, x in operands.items():
+        if x.layout != torch.strided:
+            raise call.error(ShapeError, f"{name} is {x.layout}", "q, k and v are strided tensors", "Use .to_dense().")
         if x.dtype not in _FLOATS:
             rule = "q, k and v are float16, bfloat16, float32 or float64"
             raise call.error(ShapeError, f"{name} is {x.dtype}", rule)
@@ -285,10 +288,13 @@ def _q_start(call: _Call, given: Any, B: int, T: int, S: int) -> int | Tensor:
     if given is None:
         return S - T
     if isinstance(given, int) and not isinstance(given, bool):
+        if abs(given) > FAR:
+            raise call.error(SpecError, f"q_start is {given}", f"a position lies between -{FAR} and {FAR}")
         return given
-    good = isinstance(given, Tensor) and not given.is_floating_point() and given.dtype != torch.bool
-    if not good or tuple(given.shape) not in ((), (B,)):
-        shown = axes("q_start", given, "B") if isinstance(given, Tensor) else f"q_start is {given!r}"
+    if not is_integer(given) or tuple(given.shape) not in ((), (B,)):
+        shown = f"q_start is {given!r}"
+        if isinstance(given, Tensor):
+            shown = f"{axes('q_start', given, 'B')} of {given.dtype}"
         raise call.error(SpecError, shown, f"q_start is an int or an integer tensor [B={B}]")
     if given.dim() == 0:
         return int(given)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import torch
 from torch import Tensor
 
-__all__ = ["all_finite", "finite_part", "may_be_extreme", "visible_product"]
+__all__ = ["all_finite", "as_given", "finite_part", "may_be_extreme", "visible_product"]
+
+
+def as_given(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Switches autocast off: a product here has the precision of its operands, whatever surrounds the call."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return contextlib.nullcontext()
 
 
 def all_finite(*tensors: Tensor | None) -> bool:

@@ -131,7 +131,7 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "a class as a mask": ({"mask": hw.Causal}, r"mask is .*Causal.*; a mask is one of headwise's masks"),
     "a rule alone": (
         {"scores": hw.SoftCap(3.0)},
-        r"scores is SoftCap.*; scores is a sequence of score rules\. Write scores=\(",
+        r"scores is SoftCap.*; scores is a sequence of score rules\. .*Write scores=\(",
     ),
     "a tensor among the rules": ({"scores": (torch.zeros(3, 5),)}, r"scores is a sequence of score rules"),
     "a mask among the rules": ({"scores": (hw.Causal(),)}, r"scores is a sequence of score rules"),

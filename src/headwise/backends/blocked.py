@@ -15,7 +15,7 @@ from headwise.backends.protocol import Result, RowFacts, Tangents
 from headwise.backends.tiling import chunks, key_tiles, row_blocks
 from headwise.backends.worker import INF, Online, Worker, probabilities
 from headwise.plan import Chunk, Plan
-from headwise.products import all_finite, may_be_extreme
+from headwise.products import all_finite, may_be_extreme, visible_product
 from headwise.spec import Cells, ScoreRule
 from headwise.spec.geometry import span
 
@@ -99,7 +99,11 @@ class _Backward:
         assert plan.v is not None and result.facts is not None
         self.plan, self.facts, self.needs = plan, result.facts, needs
         self.grad_out = plan.q.new_zeros((g.B, g.H, g.T, g.E)) if grad_out is None else grad_out
-        self.careful = may_be_extreme(plan.q, plan.k, plan.scale) or not all_finite(plan.v, result.out, self.grad_out)
+        self.careful = (
+            may_be_extreme(plan.q, plan.k, plan.scale)
+            or may_be_extreme(plan.v, self.grad_out, 1.0)
+            or not all_finite(result.out)
+        )
         # rowsum(dO * O) is what each row's gradient is measured against; lse adds its own gradient to every p.
         weighed = self.grad_out.to(dtype) * result.out.to(dtype)
         if self.careful:  # a gradient of 0 asks nothing of an output of NaN: a head whose gate is 0
@@ -143,7 +147,7 @@ class _Backward:
                 self.v[chunk.batch, chunk.kv, keys] += worker.gather(weights, visible, grad_out)
             if not (self.needs[0] or self.needs[1] or any(self.needs[3:])):
                 continue
-            grad_p = worker.unfold(grad_out @ worker.v[:, :, keys].mT, span(rows))
+            grad_p = worker.unfold(self._products(grad_out, worker.v[:, :, keys].mT), span(rows))
             if survivors is not None:
                 grad_p = grad_p * survivors
             grad = self._through_rules(p * (grad_p - self.against[at][..., None]), score, before, visible, cells)
@@ -163,7 +167,7 @@ class _Backward:
         slots = iter(self.parameters)
         into = [next(slots) if rule.parameter() is not None else None for rule in rules]
         hidden = None if visible is None else ~visible
-        if hidden is not None and (self.careful or rules):
+        if hidden is not None:  # 0 times a product with a hidden value, which may be anything
             grad = grad.masked_fill(hidden, 0.0)
         after = score
         for rule, start_, place in zip(reversed(rules), reversed(before), reversed(into), strict=True):
@@ -172,6 +176,10 @@ class _Backward:
                 grad = grad.masked_fill(hidden, 0.0)
             after = start_
         return grad
+
+    def _products(self, grad_out: Tensor, v: Tensor) -> Tensor:
+        """``grad_out @ v``; where v may hold anything, a gradient of 0 asks nothing of it."""
+        return visible_product(grad_out, grad_out != 0, v) if self.careful else grad_out @ v
 
     def tangents(self) -> Tangents:
         """The gradients in the dtypes of their tensors."""

@@ -39,6 +39,7 @@ class Reference:
             p = p * (survivors.to(p.dtype) / (1 - plan.spec.dropout))  # a product: a row of NaN stays one
         assert plan.v is not None  # only a bare Pattern has no values, and it asks for no output
         out = self.weigh(plan, p, visible, plan.v)
+        out = out.masked_fill((facts.max_logit == -INF)[..., None], 0.0)  # an empty row: no gradient comes through
         return Result(out.to(plan.q.dtype), facts.lse, facts)
 
     def scores(self, plan: Plan) -> tuple[Tensor, Tensor]:

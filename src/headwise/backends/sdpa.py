@@ -52,7 +52,7 @@ class Sdpa:
         if plan.pieces is None:
             return "the mask is neither a rectangle nor a triangle of cells, so torch would need it written out, T x S"
         if may_be_extreme(plan.q, plan.k, plan.scale) or not all_finite(plan.v):
-            return "q, k or v holds NaN, inf or scores too large for float32, which torch's kernel turns into zeros"
+            return "q, k or v holds NaN or inf, or scores leave float32: torch's kernel makes zeros of those"
         return None
 
     def forward(self, plan: Plan) -> Result:

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.observers.protocol import Accumulator, Frame, Observer, Tile, Whole
+from headwise.spec.checks import is_integer, rows_of
 from headwise.spec.geometry import Geometry
 
 __all__ = ["MassOn", "MassWhere", "Segments"]
 
 
 def _integers(who: str, name: str, value: object, letters: str) -> None:
-    good = isinstance(value, Tensor) and not value.is_floating_point() and value.dtype != torch.bool
-    if not good:
+    if not is_integer(value):
         found = value.dtype if isinstance(value, Tensor) else type(value).__name__
         raise SpecError(sentence(who, f"{name} is {found}", f"it is an integer tensor [{letters}] or [B,{letters}]"))
 
@@ -36,10 +36,6 @@ def _per_token(who: str, name: str, value: Tensor, length: int, letter: str, geo
 
 def _batched(value: Tensor, axes_without_batch: int) -> Tensor:
     return value if value.dim() > axes_without_batch else value[None]
-
-
-def _part(value: Tensor, batch: slice) -> Tensor:
-    return value[batch] if value.shape[0] > 1 else value
 
 
 class _RowMass:
@@ -70,7 +66,7 @@ class _MassOn(_RowMass):
 
     def pick(self, tile: Tile) -> Tensor:
         keys = tile.cells.keys
-        targets = _part(self.targets, tile.cells.batch)[:, tile.cells.rows].long()
+        targets = rows_of(self.targets, tile.cells.batch)[:, tile.cells.rows].long()
         inside = (targets >= keys.start) & (targets < keys.stop)
         if not bool(inside.any()):
             return tile.p.new_zeros(tile.p.shape[:-1])
@@ -141,8 +137,8 @@ class _MassWhere(_RowMass):
 
     def pick(self, tile: Tile) -> Tensor:
         cells = tile.cells
-        q = _part(self.q_labels, cells.batch)[:, None, cells.rows, None]
-        k = _part(self.k_labels, cells.batch)[:, None, None, cells.keys]
+        q = rows_of(self.q_labels, cells.batch)[:, None, cells.rows, None]
+        k = rows_of(self.k_labels, cells.batch)[:, None, None, cells.keys]
         same = (q == k) & (q >= 0) & (cells.j < cells.pos)
         return torch.where(same, tile.p, 0.0).sum(-1)
 
@@ -205,8 +201,8 @@ class _Segments:
             parts = [(slice(r, r + 1), slice(at, at + 1)) for r, at in enumerate(range(b.start, b.stop))]
         for part, place in parts:
             at = slice(tile.cells.batch.start + part.start, tile.cells.batch.start + part.stop)
-            q = _part(self.q_ids, at)[0, tile.cells.rows]
-            k = _part(self.k_ids, at)[0, tile.cells.keys]
+            q = rows_of(self.q_ids, at)[0, tile.cells.rows]
+            k = rows_of(self.k_ids, at)[0, tile.cells.keys]
             self._add(tile.p[part], q, k, self.total[place, h])
 
     def _add(self, p: Tensor, q: Tensor, k: Tensor, total: Tensor) -> None:
@@ -273,8 +269,8 @@ class Segments(Observer):
         out = whole.p.new_zeros((geometry.B, geometry.H, _groups(self.q_ids), _groups(self.k_ids)))
         for b in range(geometry.B):
             q, k = (
-                _part(_batched(self.q_ids, 1), slice(b, b + 1))[0],
-                _part(_batched(self.k_ids, 1), slice(b, b + 1))[0],
+                rows_of(_batched(self.q_ids, 1), slice(b, b + 1))[0],
+                rows_of(_batched(self.k_ids, 1), slice(b, b + 1))[0],
             )
             for c in range(out.shape[-1]):
                 rows = whole.p[b][..., k == c].sum(-1)

@@ -182,6 +182,8 @@ def named(observers: Sequence[Any]) -> dict[str, Any]:
                 )
             )
         name = getattr(observer, "name", None)
+        if isinstance(observer, Observer) and not (name is None or (isinstance(name, str) and name)):
+            raise SpecError(sentence("observe", f"name is {name!r}", "the key of an answer is a word, or None"))
         if not isinstance(name, str):
             name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(observer).__name__).lower()
         if name in found:

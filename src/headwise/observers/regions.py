@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +21,10 @@ def _plain(who: str, name: str, part: slice | None, length: int) -> slice:
         return slice(0, length)
     if not isinstance(part, slice):
         raise SpecError(sentence(who, f"{name} is {part!r}", "it is a slice, slice(10, 20)"))
-    start, stop, step = part.indices(length)
+    try:
+        start, stop, step = part.indices(length)
+    except TypeError:
+        raise SpecError(sentence(who, f"{name} is {part!r}", "a slice has int ends")) from None
     if step != 1:
         raise SpecError(sentence(who, f"{name} has step {step}", "a region is contiguous, step 1"))
     return slice(start, max(start, stop))
@@ -69,7 +73,10 @@ class _Map:
     def _cells_of(self, rows: slice) -> list[tuple[int, int, int]]:
         """(pooled row, first query, past the last) of every pooled row that a block of queries touches."""
         found = []
-        for r in range(self.question.height):
+        base = self.rows.start
+        first = bisect_right(self.row_edges, rows.start - base) - 1
+        last = bisect_left(self.row_edges, rows.stop - base)
+        for r in range(max(0, first), min(last, self.question.height)):
             start = max(rows.start, self.rows.start + self.row_edges[r])
             stop = min(rows.stop, self.rows.start + self.row_edges[r + 1])
             if start < stop:

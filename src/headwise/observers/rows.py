@@ -40,9 +40,7 @@ class _Entropy:
 
     def see(self, tile: Tile) -> None:
         b, h = self.frame.at(tile.cells)
-        depth = tile.logits - tile.peak[..., None]
-        if tile.visible is not None:
-            depth = depth.masked_fill(~tile.visible, 0.0)  # 0 * -inf is no 0
+        depth = (tile.logits - tile.peak[..., None]).clamp_(min=-1e30)  # p is 0 there, and 0 * -inf is no 0
         part = tile.p.sum(-1) * tile.log_total - torch.linalg.vecdot(tile.p, depth)
         self.total[b, h, tile.cells.rows] += part
 

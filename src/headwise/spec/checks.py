@@ -11,14 +11,24 @@ from torch import Tensor
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.spec.geometry import Geometry
 
-__all__ = ["bool_only", "broadcastable", "column", "fits", "int_vector", "rows_of"]
+__all__ = ["FAR", "bool_only", "broadcastable", "column", "fits", "int_vector", "is_integer", "rows_of"]
+
+
+def is_integer(value: Any) -> bool:
+    """Whether something is a tensor of integers (bool is none, complex neither)."""
+    return isinstance(value, Tensor) and value.dtype in _INTEGERS
+
+
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+FAR = 2**40  #: a position, width or length beyond is as good as infinite, and sums of a few still fit int64.
 
 
 def int_vector(who: str, name: str, value: Any, geometry: Geometry | None) -> None:
     """Checks an int, or an integer tensor [B]."""
     if isinstance(value, int) and not isinstance(value, bool):
         return
-    if not isinstance(value, Tensor) or value.dtype == torch.bool or value.is_floating_point() or value.dim() != 1:
+    if not isinstance(value, Tensor) or not is_integer(value) or value.dim() != 1:
         found = axes(name, value, "B") + f" of {value.dtype}" if isinstance(value, Tensor) else repr(value)
         raise SpecError(sentence(who, f"{name} is {found}", "it is an int, or an integer tensor [B]"))
     if geometry is not None and value.shape[0] != geometry.B:
@@ -78,6 +88,8 @@ def broadcastable(who: str, name: str, value: Tensor, geometry: Geometry) -> Non
 
 def column(value: int | Tensor, geometry: Geometry) -> Tensor:
     """An int or a tensor [B] as int64 [B or 1, 1]."""
+    if isinstance(value, int):
+        value = max(-FAR, min(value, FAR))
     return torch.as_tensor(value, dtype=torch.int64, device=geometry.device).reshape(-1, 1)
 
 

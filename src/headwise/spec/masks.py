@@ -67,6 +67,12 @@ class Mask:
     def __or__(self, other: Mask) -> Mask:
         return Or((self, _a_mask(other, "|")))
 
+    def __rand__(self, other: Any) -> Mask:
+        return And((_a_mask(other, "&"), self))
+
+    def __ror__(self, other: Any) -> Mask:
+        return Or((_a_mask(other, "|"), self))
+
 
 def with_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     """A frozen value with each of its tensors replaced by ``fn`` of it; the value itself stays as it was."""

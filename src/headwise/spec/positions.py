@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import SpecError, sentence
-from headwise.spec.checks import column, int_vector, rows_of
+from headwise.spec.checks import FAR, column, int_vector, rows_of
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals
 from headwise.spec.masks import Mask
@@ -96,16 +96,16 @@ class Window(Mask):
     def keep(self, cells: Cells) -> Tensor:
         kept = torch.ones((1, 1), dtype=torch.bool, device=cells.geometry.device)
         if self.before is not None:
-            kept = kept & (cells.j >= cells.pos - self.before)
+            kept = kept & (cells.j >= cells.pos - min(self.before, FAR))
         if self.after is not None:
-            kept = kept & (cells.j <= cells.pos + self.after)
+            kept = kept & (cells.j <= cells.pos + min(self.after, FAR))
         return kept
 
     def intervals(self, geometry: Geometry) -> Intervals:
         def ends(batch: slice, rows: slice) -> tuple[Tensor | int, Tensor | int]:
             pos = geometry.positions(batch, rows)
-            lo = 0 if self.before is None else pos - self.before
-            hi = geometry.S if self.after is None else pos + self.after + 1
+            lo = 0 if self.before is None else pos - min(self.before, FAR)
+            hi = geometry.S if self.after is None else pos + min(self.after, FAR) + 1
             return lo, hi
 
         return Intervals.between(geometry, ends)
@@ -183,7 +183,7 @@ class Chunks(Mask):
         int_vector("Chunks", "start", self.start, geometry)
 
     def _chunk(self, at: Tensor, start: Tensor) -> Tensor:
-        return torch.div(at - start, self.size, rounding_mode="floor")
+        return torch.div(at - start, min(self.size, FAR), rounding_mode="floor")
 
     def keep(self, cells: Cells) -> Tensor:
         start = rows_of(column(self.start, cells.geometry), cells.batch)[:, :, None, None]
@@ -194,7 +194,7 @@ class Chunks(Mask):
 
         def ends(batch: slice, rows: slice) -> tuple[Tensor | int, Tensor | int]:
             origin = rows_of(start, batch)
-            lo = self._chunk(geometry.positions(batch, rows), origin) * self.size + origin
-            return lo, lo + self.size
+            lo = self._chunk(geometry.positions(batch, rows), origin) * min(self.size, FAR) + origin
+            return lo, lo + min(self.size, FAR)
 
         return Intervals.between(geometry, ends)

@@ -79,8 +79,9 @@ class SoftCap(Rules):
     cap: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.cap, bool) or not isinstance(self.cap, (int, float)) or not 0 < self.cap < float("inf"):
-            raise SpecError(sentence("SoftCap", f"cap is {self.cap!r}", "it is a finite number above 0"))
+        if isinstance(self.cap, bool) or not isinstance(self.cap, (int, float)) or not 0 < self.cap <= 1e30:
+            rule = "it is a number above 0 and at most 1e30; a larger one caps nothing"
+            raise SpecError(sentence("SoftCap", f"cap is {self.cap!r}", rule))
 
     def apply(self, score: Tensor, cells: Cells) -> Tensor:
         return torch.tanh(score / self.cap) * self.cap
@@ -280,7 +281,7 @@ class ScoreRule(Rules):
             )
 
     def apply(self, score: Tensor, cells: Cells) -> Tensor:
-        out = self.fn(score, cells.b, cells.h, cells.i, cells.j)
+        out = self.fn(score.clone(), cells.b, cells.h, cells.i, cells.j)
         if not isinstance(out, Tensor) or out.shape != score.shape:
             found = axes("result", out, "b h n m") if isinstance(out, Tensor) else type(out).__name__
             raise ShapeError(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import bool_only, column, fits, int_vector, rows_of
+from headwise.spec.checks import bool_only, column, fits, int_vector, is_integer, rows_of
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals, runs_of_equal, runs_of_true
 from headwise.spec.masks import Mask
@@ -138,7 +138,7 @@ class Documents(Mask):
             value = getattr(self, name)
             if value is None and name == "key_ids":
                 continue
-            if not isinstance(value, Tensor) or value.is_floating_point() or value.dtype == torch.bool:
+            if not is_integer(value):
                 found = value.dtype if isinstance(value, Tensor) else type(value).__name__
                 raise SpecError(sentence("Documents", f"{name} is {found}", "ids are an integer tensor"))
             if value.dim() not in (1, 2):
@@ -192,11 +192,9 @@ class Documents(Mask):
 
 def _ids_from(name: str, offsets: Tensor) -> Tensor:
     good = (
-        isinstance(offsets, Tensor)
+        is_integer(offsets)
         and offsets.dim() == 1
         and len(offsets) >= 1
-        and not offsets.is_floating_point()
-        and offsets.dtype != torch.bool
         and int(offsets[0]) == 0
         and bool((offsets[1:] >= offsets[:-1]).all())
     )
