@@ -93,7 +93,7 @@ def sentence(who: str, what: str, rule: str = "", shapes: str = "", todo: str = 
     parts = [f"{who}: {what}" + (f"; {rule}" if rule else "")]
     if shapes:
         parts.append(shapes)
-    text = ". ".join(part.rstrip(".") for part in parts) + "."
+    text = " ".join(part if part.endswith(".") else f"{part}." for part in parts)
     return f"{text} {todo}" if todo else text
 
 

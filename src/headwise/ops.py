@@ -57,6 +57,10 @@ class Attended:
     pattern: Pattern
     seen: dict[str, Any]
 
+    def __repr__(self) -> str:
+        out, lse = list(self.out.shape), list(self.lse.shape)
+        return f"Attended(out {out}, lse {lse}, {self.pattern}, seen: {', '.join(self.seen) or 'nothing'})"
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -246,7 +250,12 @@ def _cost(plan: Plan, visible: int, chosen: str) -> tuple[str, ...]:
 
 def _size(plan: Plan) -> str:
     g = plan.geometry
-    return f"{g.B * g.H * g.T * g.S * (8 if plan.dtype == torch.float64 else 4) / 2**30:.3g} GiB"
+    size = float(g.B * g.H * g.T * g.S * (8 if plan.dtype == torch.float64 else 4))
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.3g} {unit}"
 
 
 def _detached(plan: Plan) -> Plan:

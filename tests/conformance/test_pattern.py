@@ -62,7 +62,7 @@ def test_indices_may_be_anything_that_counts() -> None:
     ("index", "text"),
     [
         ((0, 0, 0, 0, 0), "5 indices; a pattern has the axes b, h, row, col"),
-        ((0, 0, slice(None, None, -1)), "step -1; a slice of a pattern runs forwards"),
+        ((0, 0, slice(None, None, -1)), "index slice\\(None, None, -1\\); a slice has int ends and runs forwards"),
         ((0, 0, [1, 2]), r"index \[1, 2\]; each of b, h, row, col is an int or a slice"),
         ((0, 0, None), "index None"),
         ((True,), "index True"),

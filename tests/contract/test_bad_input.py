@@ -142,7 +142,7 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "q_start": ({"q_start": 1.5}, r"q_start is 1\.5; q_start is an int or an integer tensor \[B=2\]"),
     "q_start of another batch": (
         {"q_start": torch.tensor([1, 2, 3])},
-        r"q_start \[B=3\]; q_start is an int or an integer tensor \[B=2\]",
+        r"q_start \[B=3\] of torch.int64; q_start is an int or an integer tensor \[B=2\]",
     ),
     "float q_start": ({"q_start": torch.zeros(2)}, r"q_start is an int or an integer tensor"),
     "too few kv_heads": ({"kv_heads": [0, 1]}, r"kv_heads is \[0, 1\]; it names, for each of the H=4 query heads"),
@@ -217,7 +217,7 @@ BAD_MAKING: dict[str, tuple[Any, str]] = {
         r"mask: & got a Tensor; masks combine with masks\. Wrap",
     ),
     "a mask or None": (lambda: hw.Causal() | None, r"mask: \| got a NoneType"),
-    "cap": (lambda: hw.SoftCap(0), r"SoftCap: cap is 0; it is a finite number above 0"),
+    "cap": (lambda: hw.SoftCap(0), r"SoftCap: cap is 0; it is a number above 0 and at most 1e30"),
     "integer slopes": (
         lambda: hw.Alibi(torch.tensor([1])),
         r"Alibi: slopes is torch\.int64; it is a float tensor \[H\]",

@@ -13,7 +13,7 @@ from torch import Tensor
 from headwise.backends.protocol import Result, RowFacts, Tangents
 from headwise.observers import Whole
 from headwise.plan import Plan
-from headwise.products import all_finite, finite_part, visible_product
+from headwise.products import all_finite, finite_part, may_be_extreme, visible_product
 from headwise.spec.dropout import kept
 
 __all__ = ["Reference"]
@@ -46,12 +46,14 @@ class Reference:
         """Scaled scores after the rules, -inf where hidden, and which cells are visible: [B, H, T, S] each."""
         cells = plan.geometry.whole()
         q, k = plan.q.to(plan.dtype), _per_query_head(plan, plan.k)
-        q = q * plan.scale
-        product = q @ k.mT
-        if not all_finite(q, k):
-            # A hidden NaN must not reach the gradients either: only finite operands take part in the product's graph.
-            raw = product.detach()
+        if may_be_extreme(q, k, max(1.0, abs(plan.scale))):
+            # Scaled first, what fits as a score does not overflow as a product. And a hidden NaN must not reach the
+            # gradients either: only finite operands take part in the product's graph.
+            q = q * plan.scale
+            raw = (q @ k.mT).detach()
             product = torch.where(torch.isfinite(raw), finite_part(q) @ finite_part(k).mT, raw)
+        else:
+            product = q @ k.mT * plan.scale
         score, hidden, _ = plan.apply_rules(product, cells)
         visible = torch.ones(cells.shape, dtype=torch.bool, device=q.device)
         if plan.spec.mask is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.spec.geometry import Geometry
 
-__all__ = ["FAR", "bool_only", "broadcastable", "column", "fits", "int_vector", "is_integer", "rows_of"]
+__all__ = ["FAR", "bool_only", "broadcastable", "column", "fits", "int_vector", "is_integer", "rows_of", "takes"]
 
 
 def is_integer(value: Any) -> bool:
@@ -27,6 +28,8 @@ FAR = 2**40  #: a position, width or length beyond is as good as infinite, and s
 def int_vector(who: str, name: str, value: Any, geometry: Geometry | None) -> None:
     """Checks an int, or an integer tensor [B]."""
     if isinstance(value, int) and not isinstance(value, bool):
+        if value < 0 and name == "lengths":
+            raise SpecError(sentence(who, f"{name} is {value}", "it counts keys, so it is at least 0"))
         return
     if not isinstance(value, Tensor) or not is_integer(value) or value.dim() != 1:
         found = axes(name, value, "B") + f" of {value.dtype}" if isinstance(value, Tensor) else repr(value)
@@ -91,6 +94,20 @@ def column(value: int | Tensor, geometry: Geometry) -> Tensor:
     if isinstance(value, int):
         value = max(-FAR, min(value, FAR))
     return torch.as_tensor(value, dtype=torch.int64, device=geometry.device).reshape(-1, 1)
+
+
+def takes(who: str, fn: Any, arguments: str) -> None:
+    """Checks that something can be called with so many arguments, where its signature is known."""
+    if not callable(fn):
+        raise SpecError(sentence(who, f"fn is a {type(fn).__name__}", f"it is called with ({arguments})"))
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # a builtin does not say what it takes
+        return
+    try:
+        signature.bind(*arguments.split(", "))
+    except TypeError:
+        raise SpecError(sentence(who, f"fn takes {signature}", f"it is called with ({arguments})")) from None
 
 
 def rows_of(tensor: Tensor, batch: slice) -> Tensor:

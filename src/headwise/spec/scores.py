@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import broadcastable
+from headwise.spec.checks import broadcastable, takes
 from headwise.spec.geometry import Cells, Geometry
 
 __all__ = ["Alibi", "Bias", "RelativeBias", "Rules", "ScoreRule", "SoftCap"]
@@ -275,10 +275,7 @@ class ScoreRule(Rules):
     fn: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
     def __post_init__(self) -> None:
-        if not callable(self.fn):
-            raise SpecError(
-                sentence("ScoreRule", f"fn is a {type(self.fn).__name__}", "it is called with (score, b, h, i, j)")
-            )
+        takes("ScoreRule", self.fn, "score, b, h, i, j")
 
     def apply(self, score: Tensor, cells: Cells) -> Tensor:
         out = self.fn(score.clone(), cells.b, cells.h, cells.i, cells.j)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import bool_only, broadcastable, rows_of
+from headwise.spec.checks import bool_only, broadcastable, rows_of, takes
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals, capped, runs_of_true
 from headwise.spec.masks import Mask
@@ -150,8 +150,7 @@ class Rule(Mask):
     fn: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
     def __post_init__(self) -> None:
-        if not callable(self.fn):
-            raise SpecError(sentence("Rule", f"fn is a {type(self.fn).__name__}", "it is called with (b, h, i, j)"))
+        takes("Rule", self.fn, "b, h, i, j")
 
     def keep(self, cells: Cells) -> Tensor:
         kept = self.fn(cells.b, cells.h, cells.i, cells.j)
