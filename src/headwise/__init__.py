@@ -49,6 +49,7 @@ __version__ = "0.1.0"
 _LATER = {
     "MultiHeadAttention": "headwise.nn",
     "everywhere": "headwise.models",
+    "heads": "",
     "load": "headwise.models",
     "models": "",
     "nn": "",
@@ -97,6 +98,7 @@ __all__ = [
     "attention",
     "everywhere",
     "explain",
+    "heads",
     "load",
     "models",
     "nn",
