@@ -27,7 +27,7 @@ class Answers(Mapping[str, Any]):
     """What one forward of a model answered.
 
     ``answers["entropy"]`` stacks the answers of all watched sites, in the order of ``hw.sites(model)`` whatever the
-    order in which they ran; ``answers[site]["entropy"]`` is that of one. A module that ran n times in the forward has
+    order in which they ran; ``answers[site]["entropy"]`` is that of one, by its name or its index there. A module that ran n times in the forward has
     the names ``site``, ``site#1``, ...
     """
 
@@ -45,7 +45,9 @@ class Answers(Mapping[str, Any]):
         """Keeps the answers of one run."""
         self._by_site[site] = dict(seen)
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str | int) -> Any:
+        if isinstance(key, int):
+            key = resolve_sites("observe", list(self._sites), [key])[0]
         if key in self._by_site:
             return self._by_site[key]
         if key in self._names:
@@ -181,7 +183,7 @@ class Seen(Mapping[str, Any]):
             )
         )
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str | int) -> Any:
         return self._only()[key]
 
     def __contains__(self, key: object) -> bool:
