@@ -27,8 +27,8 @@ class Answers(Mapping[str, Any]):
     """What one forward of a model answered.
 
     ``answers["entropy"]`` stacks the answers of all watched sites, in the order of ``hw.sites(model)`` whatever the
-    order in which they ran; ``answers[site]["entropy"]`` is that of one, by its name or its index there. A module that ran n times in the forward has
-    the names ``site``, ``site#1``, ...
+    order in which they ran; ``answers[site]["entropy"]`` is that of one, by its name or its index there. A module that
+    ran n times in the forward has the names ``site``, ``site#1``, ...
     """
 
     def __init__(self, names: Sequence[str], sites: Sequence[str]) -> None:
