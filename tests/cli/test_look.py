@@ -86,7 +86,8 @@ def test_a_decoder(
     rows = re.findall(r"^ +([01]) ((?:[PNIDFSLB·] ){4})", out, flags=re.MULTILINE)
     assert [row[0] for row in rows] == ["0", "1"]
     for title in ("previous token", "first-token sink", "duplicate token", "induction", "local", "broad"):
-        assert re.search(rf"^{title} +([01]\.[0-3] \d\.\d\d \(\d\.\d{{3}}\) *){{3}}$", out, flags=re.MULTILINE), title
+        row = rf"^{title}(?: \*)? +([01]\.[0-3] \d\.\d\d \(\d\.\d{{3}}\) *){{3}}$"
+        assert re.search(row, out, flags=re.MULTILINE), title
     assert "next token" not in out
     assert list(tmp_path.iterdir()) == [tmp_path / "look.html"]
     data = carried(tmp_path / "look.html")
@@ -96,6 +97,17 @@ def test_a_decoder(
         for row in rows
         for letter in row[1].split()
     ]
+
+
+def test_a_kind_that_few_tokens_could_show_is_marked(
+    decoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(str(decoder), "--text", "one two three one", "--html", str(tmp_path / "a.html")) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^(induction|duplicate token) \*", out, flags=re.MULTILINE)
+    assert "* fewer than 8 tokens of this text could show it" in out
+    assert run(str(decoder), "--text", TEXT * 3, "--tokens", "60", "--html", str(tmp_path / "a.html")) == 0
+    assert "* fewer than" not in capsys.readouterr().out
 
 
 def test_an_encoder_has_next_tokens_and_separators(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headwise.heads import KINDS, MIXED, Head, Kind
+from headwise.heads.scores import FEWEST
 from headwise.viewer.page import COLOURS
 
 __all__ = ["print_grid", "print_leading"]
@@ -92,13 +94,20 @@ def print_leading(console: Console, heads: Sequence[Head], most: int = 3) -> Non
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     for _ in range(1 + most):
         table.add_column(no_wrap=True)
+    thin = False
     for kind in KINDS.values():
         able = [head for head in heads if kind.name in head.scores]
         if not able:
             continue
         able.sort(key=lambda head: -head.scores[kind.name])
-        table.add_row(kind.title, *(_entry(head, kind) for head in able[:most]))
+        few = all(math.isinf(head.error.get(kind.name, 0.0)) for head in able)
+        thin = thin or few
+        table.add_row(kind.title + (" *" if few else ""), *(_entry(head, kind) for head in able[:most]))
     console.print(table)
+    if thin:
+        console.print(
+            f"* fewer than {FEWEST} tokens of this text could show it: too few to call a head by it.", style="dim"
+        )
     console.print(
         "Chance: a head that spreads evenly over the keys it may see, on the same tokens.\n"
         "Broad: entropy over its maximum, which an even head reaches (1.000).",
