@@ -46,14 +46,12 @@ class Reference:
         """Scaled scores after the rules, -inf where hidden, and which cells are visible: [B, H, T, S] each."""
         cells = plan.geometry.whole()
         q, k = plan.q.to(plan.dtype), _per_query_head(plan, plan.k)
+        product = finite_part(q) @ finite_part(k).mT * plan.scale
         if may_be_extreme(q, k, max(1.0, abs(plan.scale))):
-            # Scaled first, what fits as a score does not overflow as a product. And a hidden NaN must not reach the
-            # gradients either: only finite operands take part in the product's graph.
-            q = q * plan.scale
-            raw = (q @ k.mT).detach()
-            product = torch.where(torch.isfinite(raw), finite_part(q) @ finite_part(k).mT, raw)
-        else:
-            product = q @ k.mT * plan.scale
+            # A hidden NaN must not reach the gradients either: only finite operands take part in the product's graph.
+            # Scaled first, what fits as a score does not overflow as a product.
+            raw = ((q * plan.scale) @ k.mT).detach()
+            product = torch.where(torch.isfinite(raw) & torch.isfinite(product), product, raw)
         score, hidden, _ = plan.apply_rules(product, cells)
         visible = torch.ones(cells.shape, dtype=torch.bool, device=q.device)
         if plan.spec.mask is not None:

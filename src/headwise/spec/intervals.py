@@ -1,7 +1,7 @@
 """Masks as intervals: for each query a few runs of keys [lo, hi) that hold every key it may attend to.
 
 Causal, windows, prefixes, lengths, chunks, packed documents and any ``&`` and ``|`` of them are intervals exactly. The
-bounds of a block of rows are computed when that block is reached, so a structured mask costs nothing at any length.
+bounds of a block of rows are computed when that block is reached, so a structured mask costs kilobytes at any length.
 """
 
 from __future__ import annotations

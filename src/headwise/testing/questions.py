@@ -35,7 +35,7 @@ def questions(call: Call, seed: int = 0) -> tuple[Observer, ...]:
         >>> from headwise.testing import CASES, questions
         >>> call = CASES["plain"].make(torch.float32)
         >>> sorted(call.run(observe=questions(call)).seen)[:3]
-        ['blurred', 'contribution', 'crop']
+        ['all_keys', 'blurred', 'contribution']
     """
     draw = Draw(torch.float64, seed)
     (B, H, T, _), (S, E) = call.q.shape, call.v.shape[-2:]
