@@ -296,6 +296,11 @@ def _gated(out: Tensor, gate: Tensor, dtype: torch.dtype) -> Tensor:
     return (kept * wide).to(out.dtype)
 
 
+def _watched(plan: Plan) -> list[Tensor]:
+    """The mask's tensors that count their versions; those made in inference mode do not, and cannot be saved."""
+    return [tensor for tensor in plan.conditions() if not tensor.is_inference()]
+
+
 class _Differentiable(torch.autograd.Function):
     """One node in autograd's graph for a backend's forward and backward; second derivatives through the reference."""
 
@@ -304,10 +309,11 @@ class _Differentiable(torch.autograd.Function):
         bare = _detached(plan)
         result = backend.forward(bare)
         box.append(result)
-        ctx.plan, ctx.backend = bare, backend
+        # Only what torch saves may hold the operands: then checkpointing and its hooks free them.
+        ctx.plan, ctx.backend = bare.hollow(), backend
         ctx.has_facts = result.facts is not None
         # The mask's tensors ride along so that torch notices when one is overwritten before backward reads it again.
-        ctx.save_for_backward(*tensors, result.out, result.lse, *(result.facts or ()), *bare.conditions())
+        ctx.save_for_backward(*tensors, result.out, result.lse, *(result.facts or ()), *_watched(bare))
         ctx.set_materialize_grads(False)
         return result.out, result.lse
 

@@ -86,7 +86,7 @@ def _defined(plan: Plan) -> dict[str, Any]:
             continue
         accumulator = begin(observer, frame)
         tile = {field.name: getattr(whole, field.name) for field in fields(Whole) if field.name != "geometry"}
-        accumulator.see(Tile(g.whole(), **tile))
+        accumulator.see(Tile(g.whole(), **tile).copied())
         found[name] = accumulator.result()
     return found
 

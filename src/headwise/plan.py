@@ -107,6 +107,11 @@ class Plan:
         sinks = None if self.spec.sinks is None else left.pop(0)
         return self._like(q=q, k=k, v=v, spec=replace(self.spec, scores=scores, sinks=sinks))
 
+    def hollow(self) -> Plan:
+        """The plan without its operands, to be filled again by ``rebind``."""
+        v = None if self.v is None else self.v.new_empty(0)
+        return self._like(q=self.q.new_empty(0), k=self.k.new_empty(0), v=v)
+
     def asking(self, observers: dict[str, Any]) -> Plan:
         """The same plan with other questions."""
         return self._like(observers=observers)
@@ -297,7 +302,9 @@ def _q_start(call: _Call, given: Any, B: int, T: int, S: int) -> int | Tensor:
             shown = f"{axes('q_start', given, 'B')} of {given.dtype}"
         raise call.error(SpecError, shown, f"q_start is an int or an integer tensor [B={B}]")
     if given.dim() == 0:
-        return int(given)
+        return _q_start(call, int(given), B, T, S)
+    if given.device.type == "cpu" and given.numel() and int(given.abs().max()) > FAR:
+        raise call.error(SpecError, f"q_start is {given.tolist()}", f"a position lies between -{FAR} and {FAR}")
     if given.device != call.q.device:
         raise call.error(ShapeError, f"q_start is on {given.device}, q on {call.q.device}", _ONE_DEVICE)
     starts: Tensor = given.to(torch.int64)

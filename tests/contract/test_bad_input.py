@@ -207,7 +207,7 @@ BAD_MAKING: dict[str, tuple[Any, str]] = {
     ),
     "blocks of nothing": (
         lambda: hw.Blocks(torch.ones(2, 2).bool(), 0),
-        r"Blocks: size is 0; a tile has at least 1 row",
+        r"Blocks: size is 0; a tile has 1 to",
     ),
     "blocks of one axis": (lambda: hw.Blocks(torch.ones(2).bool(), 1), r"Blocks: keep has 1 axes; it is \[nq,nk\]"),
     "dense of a list": (lambda: hw.Dense([[True]]), r"Dense: keep is a list; it is a bool tensor"),

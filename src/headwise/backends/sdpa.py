@@ -49,6 +49,8 @@ class Sdpa:
         for name, x in (("q", plan.q), ("k", plan.k), ("v", plan.v)):
             if x is not None and x.stride(-1) != 1:
                 return f"the last axis of {name} is not contiguous (stride {x.stride(-1)})"
+        if plan.scale <= 0 and any(piece.triangle for piece in plan.pieces or ()):
+            return f"scale is {plan.scale}, and torch's kernel multiplies the -inf of a causal mask by it"
         if plan.pieces is None:
             return "the mask is neither a rectangle nor a triangle of cells, so torch would need it written out, T x S"
         if may_be_extreme(plan.q, plan.k, plan.scale) or not all_finite(plan.v):

@@ -29,12 +29,14 @@ class Intervals:
     Attributes:
         bounds: ``bounds(batch, rows) -> lo, hi``, int64 [b or 1, n, K], clamped to [0, S]; ``lo >= hi`` is an empty
             run. Runs of one row may overlap.
+        runs: how many runs a row has at most, K.
         exact: True where a key is visible if and only if it lies in a run; False where the runs only hold all visible
             keys and the mask itself has the last word.
     """
 
     bounds: Bounds
     exact: bool = True
+    runs: int = 1
 
     @staticmethod
     def everything(geometry: Geometry, exact: bool = True) -> Intervals:
@@ -73,10 +75,20 @@ class Intervals:
             n = rows.stop - rows.start
             return lo[part].expand(-1, n, -1), hi[part].expand(-1, n, -1)
 
-        return Intervals(bounds, exact)
+        return Intervals(bounds, exact, lo.shape[-1])
+
+    def _hulled(self) -> Intervals:
+        """One run a row, which holds all of them."""
+
+        def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
+            return _hull_of(*self.bounds(batch, rows))
+
+        return self if self.runs == 1 else Intervals(bounds, exact=False)
 
     def __and__(self, other: Intervals) -> Intervals:
-        """Runs of keys that lie in both."""
+        """Runs of keys that lie in both; of many times many runs only the hulls are crossed."""
+        if self.runs * other.runs > MAX_RUNS:
+            return self._hulled() & other._hulled()
 
         def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
             lo_a, hi_a = self.bounds(batch, rows)
@@ -85,10 +97,12 @@ class Intervals:
             hi = torch.minimum(hi_a[..., :, None], hi_b[..., None, :]).flatten(-2)
             return _alive(lo, hi)
 
-        return Intervals(bounds, self.exact and other.exact)
+        return Intervals(bounds, self.exact and other.exact, self.runs * other.runs)
 
     def __or__(self, other: Intervals) -> Intervals:
-        """Runs of keys that lie in either."""
+        """Runs of keys that lie in either; of too many only the hulls are kept."""
+        if self.runs + other.runs > MAX_RUNS:
+            return self._hulled() | other._hulled()
 
         def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
             lo_a, hi_a = self.bounds(batch, rows)
@@ -98,7 +112,7 @@ class Intervals:
             hi = torch.cat([x.expand(b, -1, -1) for x in (hi_a, hi_b)], dim=-1)
             return lo, hi
 
-        return Intervals(bounds, self.exact and other.exact)
+        return Intervals(bounds, self.exact and other.exact, self.runs + other.runs)
 
     def hull(self, batch: slice, rows: slice) -> tuple[int, int]:
         """The smallest [start, stop) outside which no query of the block sees a key; (0, 0) where none sees any."""
@@ -134,10 +148,15 @@ def capped(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor, bool]:
     """Replaces more than MAX_RUNS runs (last axis) by their hull; says whether the runs are still exact."""
     if lo.shape[-1] <= MAX_RUNS:
         return lo, hi, True
+    return *_hull_of(lo, hi), False
+
+
+def _hull_of(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+    """The runs of each row (last axis) as the one that holds them all."""
     alive = lo < hi
     low = torch.where(alive, lo, torch.iinfo(torch.int64).max).amin(-1, keepdim=True)
     high = torch.where(alive, hi, 0).amax(-1, keepdim=True)
-    return torch.minimum(low, high), high, False
+    return torch.minimum(low, high), high
 
 
 def runs_of_true(keep: Tensor) -> tuple[Tensor, Tensor]:

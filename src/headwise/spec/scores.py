@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import broadcastable, takes
+from headwise.spec.checks import FAR, broadcastable, takes
 from headwise.spec.geometry import Cells, Geometry
 
 __all__ = ["Alibi", "Bias", "RelativeBias", "Rules", "ScoreRule", "SoftCap"]
@@ -174,7 +174,7 @@ class RelativeBias(Rules):
                     axes("table", self.table, "H R"),
                 )
             )
-        if isinstance(self.zero, bool) or not isinstance(self.zero, int):
+        if isinstance(self.zero, bool) or not isinstance(self.zero, int) or abs(self.zero) > FAR:
             raise SpecError(sentence("RelativeBias", f"zero is {self.zero!r}", "it is an int, the entry of distance 0"))
 
     def check(self, geometry: Geometry) -> None:

@@ -187,7 +187,7 @@ class Documents(Mask):
         def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
             return rows_of(lo, batch)[:, rows], rows_of(hi, batch)[:, rows]
 
-        return Intervals(bounds, exact)
+        return Intervals(bounds, exact, lo.shape[-1])
 
 
 def _ids_from(name: str, offsets: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import bool_only, broadcastable, rows_of, takes
+from headwise.spec.checks import FAR, bool_only, broadcastable, rows_of, takes
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals, capped, runs_of_true
 from headwise.spec.masks import Mask
@@ -41,8 +41,8 @@ class Blocks(Mask):
         object.__setattr__(self, "keep_tiles", keep)
         object.__setattr__(self, "size", size)
         bool_only("Blocks", "keep", keep, "nq nk")
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise SpecError(sentence("Blocks", f"size is {size!r}", "a tile has at least 1 row"))
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= FAR:
+            raise SpecError(sentence("Blocks", f"size is {size!r}", f"a tile has 1 to {FAR} rows"))
         if keep.dim() not in (2, 3, 4):
             raise ShapeError(
                 sentence("Blocks", f"keep has {keep.dim()} axes", "it is [nq,nk], [H,nq,nk] or [B,H,nq,nk]")
@@ -82,7 +82,7 @@ class Blocks(Mask):
             tile = torch.arange(rows.start, rows.stop, device=lo.device) // self.size
             return rows_of(lo, batch)[:, tile], rows_of(hi, batch)[:, tile]
 
-        return Intervals(bounds, exact and not self.per_head)
+        return Intervals(bounds, exact and not self.per_head, lo.shape[-1])
 
     def keep(self, cells: Cells) -> Tensor:
         tiles = self._full()
