@@ -23,7 +23,25 @@ __all__ = ["Answers", "Seen", "observe"]
 Heads = Sequence[int] | Mapping[Any, Sequence[int]] | None
 
 
-class Answers(Mapping[str, Any]):
+class _ByName(Mapping[str, Any]):
+    """What answers have in common: they iterate over the names of the observers, and a site is a key as well."""
+
+    _names: tuple[str, ...]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The answer of an observer or a site; the default where there is none of that name."""
+        if key not in self:
+            return default
+        return self[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class Answers(_ByName):
     """What one forward of a model answered.
 
     ``answers["entropy"]`` stacks the answers of all watched sites, in the order of ``hw.sites(model)`` whatever the
@@ -56,18 +74,6 @@ class Answers(Mapping[str, Any]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._names or key in self._by_site
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The answer of an observer or a site; the default where there is none of that name."""
-        if key not in self:
-            return default
-        return self[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 def _no_such_key(key: Any, names: Sequence[str], sites: Sequence[str]) -> SpecError:
@@ -113,7 +119,7 @@ def _unlike(name: str, found: Mapping[str, Tensor]) -> ShapeError:
     )
 
 
-class Seen(Mapping[str, Any]):
+class Seen(_ByName):
     """What was observed in a model: the answers of its forwards.
 
     Attributes:
@@ -188,18 +194,6 @@ class Seen(Mapping[str, Any]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._names or key in self._only()
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The answer of an observer or a site; the default where there is none of that name."""
-        if key not in self:
-            return default
-        return self[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 class _Observing(Watcher):
