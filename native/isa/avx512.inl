@@ -1,0 +1,19 @@
+// What AVX-512 does in its own way.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // of the compiler's own header, GCC bug 105593
+
+inline vf madd(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+inline vf widen_bf16s(const uint16_t *x) {
+    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(x));
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16);
+}
+inline vf widen_f16s(const uint16_t *x) {
+    return (vf)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(x)));
+}
+inline float widen_f16(uint16_t x) { return _cvtsh_ss(x); }
+inline uint16_t narrow_f16(float x) { return uint16_t(_cvtss_sh(x, 0)); }
+inline void interleave(vf a, vf b, vf &low, vf &high) {
+    const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i second = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    low = (vf)_mm512_permutex2var_ps((__m512)a, first, (__m512)b);
+    high = (vf)_mm512_permutex2var_ps((__m512)a, second, (__m512)b);
+}

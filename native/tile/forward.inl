@@ -1,0 +1,162 @@
+// Forward: out and row facts of an item, one block of keys after the other (the online softmax).
+
+// Scratch of an item, cut from one piece of memory.
+struct Room {
+    char *free;
+    template <class T> T *take(int64_t count) {
+        T *here = reinterpret_cast<T *>(free);
+        free += up(count * int64_t(sizeof(T)), 64);
+        return here;
+    }
+};
+
+struct ForwardRoom {
+    Rows rows;
+    Running *running;
+    float *o, *keys, *values, *scores;
+    int32_t *strange;
+    uint8_t *keep, *seen;
+};
+
+inline ForwardRoom forward_room(const Call &call, int64_t rows, char *scratch, int64_t *bytes) {
+    Room room{scratch};
+    ForwardRoom w{};
+    w.rows.head = room.take<int32_t>(rows);
+    w.rows.query = room.take<int32_t>(rows);
+    w.rows.span = room.take<Span>(rows);
+    w.rows.q = room.take<float>(rows * up(call.D, LANES));
+    w.running = room.take<Running>(rows);
+    w.o = room.take<float>(rows * up(call.E, LANES));
+    w.keys = room.take<float>(up(KEYS, PANEL) * call.D);
+    w.values = room.take<float>(KEYS * up(call.E, LANES));
+    w.scores = room.take<float>(TILE * LINE);
+    w.strange = room.take<int32_t>(KEYS);
+    w.keep = room.take<uint8_t>(TILE * KEYS);
+    w.seen = room.take<uint8_t>(TILE * KEYS);
+    if (bytes) *bytes = room.free - scratch;
+    return w;
+}
+
+int64_t forward_scratch(const Call &call, int64_t rows) {
+    int64_t bytes = 0;
+    forward_room(call, rows, nullptr, &bytes);
+    return bytes;
+}
+
+// What a visible value that is not finite adds, on top of the product with it taken out: by IEEE, 0 * inf included.
+inline void add_strange(const Call &call, const Rows &rows, const Values &values, int64_t j0, const uint8_t *seen,
+                        const float *p, float *o) {
+    for (int64_t x = 0; x < values.strangers; ++x) {
+        if (!seen[x]) continue;
+        const int64_t j = values.strange[x];
+        const char *from = at(call.v, rows.b, rows.kv, j0 + j);
+        for (int64_t e = 0; e < call.E; ++e) {
+            const float v = widen_one(from, call.v.dtype, e);
+            if (!(v * 0.0f == 0.0f)) o[e] += p[j] * v;
+        }
+    }
+}
+
+// Rows [r0, r0 + n) take in what they see of a block: scores to weights to o.
+template <bool SPREAD>
+inline void take_tile(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, int64_t j0, int64_t count, const Sight &sight,
+                      const Values &values) {
+    const int64_t o_row = up(call.E, LANES);
+    for (int64_t r = 0; r < n; ++r)
+        for (int64_t x = 0; x < values.strangers; ++x)
+            w.seen[r * KEYS + x] = values.strange[x] >= sight.c0 && values.strange[x] < sight.c1 &&
+                                   w.scores[r * LINE + values.strange[x]] != -kInf;
+    for (int64_t r = 0; r < n; ++r) {
+        float *s = w.scores + r * LINE;
+        float *o = w.o + (r0 + r) * o_row;
+        soften<SPREAD>(s + sight.c0, sight.c1 - sight.c0, w.running[r0 + r], o, call.v.data ? o_row : 0);
+        if (call.threshold) drop(call, place_of(call, w.rows, r0 + r, j0, sight), s);
+    }
+    if (!call.v.data) return;
+    const int64_t end = sight.c1 < count ? sight.c1 : count;
+    product<MulFloats, true>(n, o_row, end - sight.c0, w.scores + sight.c0, LINE, 1, values.data + sight.c0 * values.row,
+                             values.row, w.o + r0 * o_row, o_row);
+    for (int64_t r = 0; values.strangers && r < n; ++r)
+        add_strange(call, w.rows, values, j0, w.seen + r * KEYS, w.scores + r * LINE, w.o + (r0 + r) * o_row);
+}
+
+template <bool SPREAD> void forward_rows(const Call &call, ForwardRoom &w, bool few) {
+    const Rows &rows = w.rows;
+    for (int64_t j0 = rows.hull.lo / KEYS * KEYS; j0 < rows.hull.hi; j0 += KEYS) {
+        const int64_t count = call.S - j0 < KEYS ? call.S - j0 : KEYS;
+        bool ready = false;
+        Values values{};
+        for (int64_t r0 = 0; r0 < rows.count; r0 += TILE) {
+            const int64_t n = rows.count - r0 < TILE ? rows.count - r0 : TILE;
+            const Sight sight = sight_of(call, rows.b, rows.head + r0, rows.query + r0, rows.span + r0, n, j0, count, w.keep);
+            if (sight.c0 >= sight.c1) continue;
+            if (few) {
+                HEADWISE_BY_DTYPE(call.k.dtype, score_in_place, call, rows, r0, n, j0, count, sight, w.scores)
+            } else {
+                if (!ready) {
+                    const char *from = at(call.k, rows.b, rows.kv, j0);
+                    HEADWISE_BY_DTYPE(call.k.dtype, pack_transposed, from, call.k.row, count, call.D, w.keys)
+                }
+                score_packed(call, rows.q + r0 * rows.q_row, rows.q_row, n, w.keys, sight, w.scores);
+            }
+            if (!ready && call.v.data) values = values_of(call, rows.b, rows.kv, j0, count, w.values, w.strange);
+            ready = true;
+            finish_scores(call, rows, r0, n, j0, count, sight, w.keep, w.scores);
+            take_tile<SPREAD>(call, w, r0, n, j0, count, sight, values);
+        }
+    }
+}
+
+void forward(const Call &call, const Item &item, const Operand &out, const Facts &facts, const Parts &parts, void *scratch) {
+    ForwardRoom w = forward_room(call, item.row1 - item.row0, static_cast<char *>(scratch), nullptr);
+    set_rows(call, item, w.rows);
+    set_queries(call, w.rows);
+    const int64_t o_row = up(call.E, LANES);
+    for (int64_t r = 0; r < w.rows.count; ++r) w.running[r] = {-kInf, 0.0f, 0.0f};
+    if (call.v.data) __builtin_memset(w.o, 0, size_t(w.rows.count * o_row) * 4);
+    const bool few = (call.first[item.kv + 1] - call.first[item.kv]) * call.T <= FEW;
+    if (facts.entropy)
+        forward_rows<true>(call, w, few);
+    else
+        forward_rows<false>(call, w, few);
+    for (int64_t r = 0; r < w.rows.count; ++r) {
+        const int64_t h = w.rows.head[r], i = w.rows.query[r];
+        const int64_t row = (item.b * call.H + h) * call.T + i;
+        if (parts.parts > 1) {
+            const int64_t at = item.part * call.B * call.H * call.T + row;
+            parts.largest[at] = w.running[r].largest;
+            parts.total[at] = w.running[r].total;
+            parts.spread[at] = w.running[r].spread;
+            if (call.v.data) __builtin_memcpy(parts.o + at * call.E, w.o + r * o_row, size_t(call.E) * 4);
+            continue;
+        }
+        const Finished end = finish(call, h, w.running[r]);
+        write_facts(facts, row, end);
+        if (call.v.data) write_out(call, out, item.b, h, i, end, w.o + r * o_row);
+    }
+}
+
+void merge(const Call &call, int64_t b, int64_t h, const Operand &out, const Facts &facts, const Parts &parts) {
+    const int64_t rows = call.B * call.H * call.T;
+    float o[kMaxWidth];
+    for (int64_t i = 0; i < call.T; ++i) {
+        const int64_t row = (b * call.H + h) * call.T + i;
+        Running sum{-kInf, 0.0f, 0.0f};
+        for (int64_t e = 0; e < up(call.E, LANES); ++e) o[e] = 0.0f;
+        for (int64_t p = 0; p < parts.parts; ++p) {
+            const int64_t at = p * rows + row;
+            Running part{parts.largest[at], parts.total[at], parts.spread[at]};
+            if (part.largest == -kInf && part.total == 0.0f) continue;
+            const float top = sum.largest >= part.largest ? sum.largest : part.largest;
+            const float keep = sum.largest == -kInf ? 0.0f : exp_of(sum.largest - top), join = exp_of(part.largest - top);
+            if (sum.largest != -kInf) sum.spread = (sum.spread + sum.total * (top - sum.largest)) * keep;
+            sum.spread += (part.spread + part.total * (top - part.largest)) * join;
+            sum.total = sum.total * keep + part.total * join;
+            sum.largest = top;
+            for (int64_t e = 0; call.v.data && e < call.E; ++e) o[e] = o[e] * keep + parts.o[at * call.E + e] * join;
+        }
+        const Finished end = finish(call, h, sum);
+        write_facts(facts, row, end);
+        if (call.v.data) write_out(call, out, b, h, i, end, o);
+    }
+}

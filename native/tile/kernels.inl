@@ -1,0 +1,14 @@
+// The algorithm, once: included by every instruction set into its own anonymous namespace.
+using namespace headwise;
+
+#include "math.inl"
+#include "gemm.inl"
+#include "pack.inl"
+#include "mask.inl"
+#include "rules.inl"
+#include "score.inl"
+#include "softmax.inl"
+#include "forward.inl"
+
+#define HEADWISE_KERNELS(name)                                                                                         \
+    { name, LANES, 10 * TILE, KEYS, FEW, forward_scratch, forward, merge }

@@ -1,0 +1,133 @@
+// Scores of a tile: the rows of a piece of work against a block of keys.
+
+constexpr int64_t TILE = 4 * ROWS;   // rows that are scored together
+constexpr int64_t LINE = KEYS + 16;  // floats from one row of scores to the next: not a power of two, for the cache
+
+// The rows of an item: which query of which head each is, and what it may see of the item's keys.
+struct Rows {
+    int64_t b, kv, count;
+    int32_t *head, *query;
+    Span *span;
+    Span hull;    // of all spans
+    float *q;     // [count][q_row], times the scale
+    int64_t q_row;
+};
+
+inline void set_rows(const Call &call, const Item &item, Rows &rows) {
+    rows.b = item.b;
+    rows.kv = item.kv;
+    rows.count = item.row1 - item.row0;
+    rows.hull = {call.S, 0};
+    for (int64_t r = 0; r < rows.count; ++r) {
+        const int64_t at = item.row0 + r;
+        rows.head[r] = call.order[call.first[item.kv] + at / call.T];
+        rows.query[r] = int32_t(at % call.T);
+        const Span span = meet(span_of(call, item.b, rows.query[r]), {item.key0, item.key1});
+        rows.span[r] = span;
+        if (span.lo >= span.hi) continue;
+        if (span.lo < rows.hull.lo) rows.hull.lo = span.lo;
+        if (span.hi > rows.hull.hi) rows.hull.hi = span.hi;
+    }
+}
+
+inline void set_queries(const Call &call, Rows &rows) {
+    rows.q_row = up(call.D, LANES);
+    for (int64_t r = 0; r < rows.count; ++r) {
+        const char *from = at(call.q, rows.b, rows.head[r], rows.query[r]);
+        HEADWISE_BY_DTYPE(call.q.dtype, widen_row, from, call.D, call.scale, rows.q + r * rows.q_row, rows.q_row)
+    }
+}
+
+inline Place place_of(const Call &call, const Rows &rows, int64_t r, int64_t j0, const Sight &sight) {
+    const int64_t i = rows.query[r];
+    return {rows.b, rows.head[r], i, call.q_start[rows.b] + i, j0, sight.c0, sight.c1};
+}
+
+// Rules and mask on the scores of rows [r0, r0 + n).
+inline void finish_scores(const Call &call, const Rows &rows, int64_t r0, int64_t n, int64_t j0, int64_t count,
+                          const Sight &sight, const uint8_t *keep, float *scores) {
+    if (call.rules > 0)
+        for (int64_t r = 0; r < n; ++r) apply_rules(call, place_of(call, rows, r0 + r, j0, sight), scores + r * LINE);
+    if (!sight.whole)
+        for (int64_t r = 0; r < n; ++r) hide(sight, rows.span[r0 + r], j0, count, keep + r * KEYS, scores + r * LINE);
+}
+
+// scores [n][LINE] = q keys^T for columns [c0, c1) from keys packed by pack_transposed.
+inline void score_packed(const Call &call, const float *q, int64_t q_row, int64_t n, const float *keys, const Sight &sight,
+                         float *scores) {
+    for (int64_t c = sight.c0; c < sight.c1; c += PANEL) {
+        const int64_t across = sight.c1 - c < PANEL ? sight.c1 - c : PANEL;
+        product<MulFloats, false>(n, across, call.D, q, q_row, 1, keys + c * call.D, PANEL, scores + c, LINE);
+    }
+}
+
+// The same for few rows, keys read where they are: R rows times `COUNT` keys a step, lanes along the width.
+template <Dtype DTYPE, int R, int COUNT>
+inline void dots(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float *s) {
+    constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
+    vf sum[R][COUNT] = {};
+    int64_t d = 0;
+    for (; d + LANES <= width; d += LANES) {
+        vf k[COUNT];
+#pragma GCC unroll 8
+        for (int j = 0; j < COUNT; ++j) k[j] = widen<DTYPE>(keys + (j * row + d) * size);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+            const vf left = load(q + r * q_row + d);
+#pragma GCC unroll 8
+            for (int j = 0; j < COUNT; ++j) sum[r][j] = madd(left, k[j], sum[r][j]);
+        }
+    }
+    if (d < width)
+        for (int j = 0; j < COUNT; ++j) {
+            const vf k = widen_first<DTYPE>(keys + (j * row + d) * size, width - d);
+            for (int r = 0; r < R; ++r) sum[r][j] = madd(load(q + r * q_row + d), k, sum[r][j]);
+        }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+        for (int j = 0; j < COUNT; ++j) s[r * LINE + j] = sum_of(sum[r][j]);
+}
+
+template <Dtype DTYPE, int R>
+inline void dot_rows(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, int64_t c0, int64_t c1,
+                     int64_t end, const char *ahead, int64_t ahead_bytes, int64_t ahead_row, float *s) {
+    constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
+    constexpr int STEP = R >= 3 ? 2 : 4;
+    int64_t c = c0;
+    for (; c + STEP <= end; c += STEP) {
+        for (int64_t j = 0; ahead && j < STEP; ++j)
+            for (int64_t byte = 0; byte < ahead_bytes; byte += 64) __builtin_prefetch(ahead + (c + j) * ahead_row + byte, 0, 2);
+        dots<DTYPE, R, STEP>(q, q_row, keys + c * row * size, row, width, s + c);
+    }
+    for (; c < end; ++c) dots<DTYPE, R, 1>(q, q_row, keys + c * row * size, row, width, s + c);
+    for (; c < c1; ++c)
+        for (int r = 0; r < R; ++r) s[r * LINE + c] = -kInf;
+}
+
+// scores of few rows; meanwhile the values of the same keys are fetched, which are wanted next.
+template <Dtype DTYPE>
+inline void score_in_place(const Call &call, const Rows &rows, int64_t r0, int64_t n, int64_t j0, int64_t count,
+                           const Sight &sight, float *scores) {
+    constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
+    const char *keys = at(call.k, rows.b, rows.kv, j0);
+    const char *ahead = call.v.data ? at(call.v, rows.b, rows.kv, j0) : nullptr;
+    const int64_t end = sight.c1 < count ? sight.c1 : count;
+    for (int64_t r = 0; r < n;) {
+        const float *q = rows.q + (r0 + r) * rows.q_row;
+        float *s = scores + r * LINE;
+        const int64_t ahead_bytes = call.E * size, ahead_row = call.v.row * size;
+        switch (n - r) {
+#define HEADWISE_DOTS(R)                                                                                               \
+    dot_rows<DTYPE, R>(q, rows.q_row, keys, call.k.row, call.D, sight.c0, sight.c1, end, ahead, ahead_bytes, ahead_row, s); \
+    r += R;                                                                                                            \
+    break;
+        case 1: HEADWISE_DOTS(1)
+        case 2: HEADWISE_DOTS(2)
+        case 3: HEADWISE_DOTS(3)
+        default: HEADWISE_DOTS(4)
+#undef HEADWISE_DOTS
+        }
+        ahead = nullptr;
+    }
+}

@@ -1,0 +1,36 @@
+// Vectors of LANES floats: arithmetic is the compiler's, the hooks (madd, widen, narrow) are the instruction set's.
+//
+// An instruction set defines before this file: LANES, ROWS, VECTORS, KEYS, and the hooks named at their use.
+
+typedef float vf __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef int32_t vi __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+constexpr float kInf = __builtin_inff();
+
+inline vf load(const float *at) { return *reinterpret_cast<const vf *>(at); }
+inline void store(float *at, vf x) { *reinterpret_cast<vf *>(at) = x; }
+inline vf splat(float x) { return x - vf{}; }
+
+inline vf load_first(const float *at, int64_t n) { // the first n lanes, the others 0; reads nothing behind them
+    vf x = {};
+    for (int64_t lane = 0; lane < n; ++lane) x[lane] = at[lane];
+    return x;
+}
+
+inline vf larger(vf a, vf b) { return a > b ? a : b; } // b where a is NaN
+
+inline float sum_of(vf x) {
+    float part[LANES];
+    store(part, x);
+    for (int width = LANES / 2; width; width /= 2)
+        for (int lane = 0; lane < width; ++lane) part[lane] += part[lane + width];
+    return part[0];
+}
+
+inline float largest_of(vf x) {
+    float part[LANES];
+    store(part, x);
+    for (int width = LANES / 2; width; width /= 2)
+        for (int lane = 0; lane < width; ++lane) part[lane] = part[lane] > part[lane + width] ? part[lane] : part[lane + width];
+    return part[0];
+}
