@@ -21,20 +21,33 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet --roo
 # Written last, so a setup that was interrupted has no stamp and is done again.
 STAMP := $(VENV)/.headwise-is-set-up
 
+CMAKE := $(VENV)/bin/cmake
+# A cache of another Python, compiler or folder is never taken over, so what is built is what this file says.
+CONFIGURE = $(CMAKE) --fresh -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja \
+    -DPython_EXECUTABLE=$(CURDIR)/$(PY) -DHEADWISE_WERROR=ON
+HAS_COMPILER = command -v $${CXX:-c++} g++ clang++ >/dev/null && \
+    test -e "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+# Debian's packages by their names; false where installing them is not ours to do.
+apt = { [ "$$(id -u)" = 0 ] && command -v apt-get && apt-get update -qq && \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1); } >/dev/null 2>&1
+NATIVE_SOURCES = $$(find native -name '*.h' -o -name '*.inl' -o -name '*.cpp')
+
 export PIP_NO_WARN_SCRIPT_LOCATION := 1
 # The real models come out of installed packages; nothing may look for them on the network.
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup look test bench lint format clean browser
+.PHONY: help setup native look test bench lint format sanitize neon clean browser
 
 help:
 	@echo "make look    what each head of a real language model does on a real text (ARGS=... for headwise look)"
-	@echo "make test    the whole suite; make lint: ruff and mypy; make format: let ruff rewrite"
+	@echo "make test    the whole suite; make lint: ruff, mypy, clang-format, symbols; make format: let them rewrite"
 	@echo "make bench   what watching a model costs, beside transformers' own paths"
 	@echo "make setup   .venv with everything; the others call it themselves"
+	@echo "make native  the C++ kernels, built into src/headwise; again after each edit (the others do that too)"
+	@echo "make sanitize, make neon   the kernels under AddressSanitizer and UBSan; for aarch64, in an emulator"
 
-setup: $(STAMP)
+setup: native
 
 $(STAMP): pyproject.toml constraints.txt
 	@rm -f $@
@@ -60,7 +73,20 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 	@echo "setup: done"
 
-look: $(STAMP)
+# Into the source tree, where the editable install imports it. Without a compiler headwise is whole, only slower.
+native: $(STAMP)
+	@$(HAS_COMPILER) || { echo "native: installing g++ and Python's headers"; $(call apt,g++ python3-dev); } || true
+	@if ! { $(HAS_COMPILER); }; then \
+	    echo "native: no C++ compiler with Python's headers here, so there will be no native kernels"; \
+	else \
+	    [[ build/native/build.ninja -nt Makefile && build/native/build.ninja -nt $(STAMP) ]] || { \
+	        echo "native: configuring"; \
+	        $(CONFIGURE) -B build/native -DHEADWISE_MODULE_DIR=$(CURDIR)/src/headwise >/dev/null; \
+	        touch build/native/build.ninja; }; \
+	    $(CMAKE) --build build/native; \
+	fi
+
+look: native
 	@$(PY) -m headwise look $(ARGS)
 
 # The tests of the HTML page click through it in a browser. It is for them alone, so it is no part of `setup`; where it
@@ -69,28 +95,58 @@ browser:
 	@command -v chromium chromium-browser google-chrome >/dev/null 2>&1 || { \
 	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	        echo "test: installing chromium, to click through the page"; \
-	        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } \
-	            >/dev/null 2>&1 || echo "test: chromium could not be installed"; \
+	        $(call apt,chromium fonts-dejavu-core) || echo "test: chromium could not be installed"; \
 	    else \
 	        echo "test: no chromium here, the tests of the page are skipped"; \
 	    fi; }
 
 # One thread a process: two processes of two threads each on two cores only take turns.
-test: $(STAMP) browser
+test: native browser
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --durations=15 $(ARGS)
 
 # On a machine that does nothing else; results go to docs/ only from such a run.
-bench: $(STAMP)
+bench: native
 	$(PY) benchmarks/observed.py $(ARGS)
 
-lint: $(STAMP)
+lint: native
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(VENV)/bin/clang-format --dry-run --Werror $(NATIVE_SOURCES)
+	$(PY) -m pytest -q -rs tests/native/test_symbols.py
 
 format: $(STAMP)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+	$(VENV)/bin/clang-format -i $(NATIVE_SOURCES)
+
+# The tests of the kernels, once, on a copy of the package whose module is built with the sanitizers. Python is not, so
+# their library is loaded in front of it; libstdc++ too, or the first C++ exception would find no handler to wrap.
+# sitecustomize takes out what the editable install put in, which would find the source tree before the copy.
+SITE := $(CURDIR)/build/sanitize/site
+SANITIZED = env LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(SITE) $(PY)
+sanitize: $(STAMP)
+	@command -v g++ >/dev/null || $(call apt,g++ python3-dev) || { echo "sanitize: install g++" >&2; exit 1; }
+	@rm -rf $(SITE) && mkdir -p $(SITE) && cp -r src/headwise $(SITE) && rm -f $(SITE)/headwise/_native*.so
+	@echo 'import sys; sys.meta_path[:] = [f for f in sys.meta_path if "Inplace" not in type(f).__name__]' >$(SITE)/sitecustomize.py
+	CXX=g++ $(CONFIGURE) -B build/sanitize -DHEADWISE_SANITIZE=ON -DHEADWISE_CHECK=ON \
+	    -DHEADWISE_MODULE_DIR=$(SITE)/headwise >/dev/null
+	$(CMAKE) --build build/sanitize
+	build/sanitize/headwise_check
+	$(SANITIZED) -c 'import headwise._native as m; assert m.__file__.startswith("$(SITE)"), m.__file__'
+	$(SANITIZED) -m pytest -q -rs -p no:cacheprovider tests/native $(ARGS)
+
+# The kernels for aarch64, against their definition in float64, in an emulator. No Python: it would take minutes.
+neon: $(STAMP)
+	@{ command -v aarch64-linux-gnu-g++ && command -v qemu-aarch64; } >/dev/null || \
+	    $(call apt,g++-aarch64-linux-gnu qemu-user) || \
+	    { echo "neon: install g++-aarch64-linux-gnu and qemu-user" >&2; exit 1; }
+	CXX=aarch64-linux-gnu-g++ $(CONFIGURE) -B build/neon -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	    -DCMAKE_EXE_LINKER_FLAGS=-static -DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON -DHEADWISE_MODULE=OFF \
+	    -DHEADWISE_CHECK=ON >/dev/null
+	$(CMAKE) --build build/neon
+	qemu-aarch64 build/neon/headwise_check $(ARGS)
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/headwise/_native*.so
