@@ -44,11 +44,14 @@ class Result:
         lse: log-sum-exp [B, H, T] in nats, -inf for an empty row.
         facts: of each row; None where the backend does not know them. Then the blocked backend finds them again where
             the gradient of lse needs them.
+        entropy: of each row [B, H, T] in nats, real keys only; where the plan's observers ask for it and the backend
+            finds it on the way, else None.
     """
 
     out: Tensor
     lse: Tensor
     facts: RowFacts | None
+    entropy: Tensor | None = None
 
 
 class Tangents(NamedTuple):
