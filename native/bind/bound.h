@@ -3,6 +3,7 @@
 #include "../driver/dispatch.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -30,6 +31,8 @@ public:
           const std::vector<int64_t> &q_start, const std::vector<int32_t> &kv_heads)
         : starts(q_start), heads(kv_heads) {
         std::tie(call.B, call.H, call.Hk, call.T, call.S, call.D, call.E) = sizes;
+        if (heads.empty()) // groups of one size, one behind the other
+            for (int64_t h = 0; h < call.H; ++h) heads.push_back(int32_t(h / (call.H / call.Hk)));
         if (call.D > 576 || call.E > 576 || call.D < 1 || int64_t(heads.size()) != call.H)
             throw std::invalid_argument("a call that should have been refused"); // a fault of ours, not of a user's
         call.q = operand(q);

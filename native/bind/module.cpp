@@ -31,10 +31,10 @@ NB_MODULE(_native, m) {
                       const std::vector<int32_t> &>(),
              nb::arg("q").noconvert(), nb::arg("k").noconvert(), nb::arg("v").noconvert(), nb::arg("sizes").noconvert(),
              nb::arg("scale").noconvert(), nb::arg("q_start").noconvert(), nb::arg("kv_heads").noconvert())
-        .def("band", [](Bound &self, int64_t before, int64_t after) {
-            self.call.before = before < 0 ? kFar : before; // negative: no limit
-            self.call.after = after < 0 ? kFar : after;
-        }, nb::arg("before").noconvert(), nb::arg("after").noconvert())
+        .def("band", [](Bound &self, std::optional<int64_t> before, std::optional<int64_t> after) {
+            self.call.before = before.value_or(kFar);
+            self.call.after = after.value_or(kFar);
+        }, nb::arg("before").none(), nb::arg("after").none(), "None is no limit; `after` may be negative.")
         .def("runs", [](Bound &self, uintptr_t lo, uintptr_t hi, int64_t batch, int64_t row, int32_t count) {
             self.call.runs = runs(lo, hi, batch, row, count);
         })
