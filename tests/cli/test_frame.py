@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +89,50 @@ def test_info_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert not found["backends"]["triton"]["runs"] if "triton" in found["backends"] else True
     assert found["backends"][found["chosen"]]["runs"]
     assert all(backend["reason"] for backend in found["backends"].values())
+
+
+def test_info_says_which_kernels_run() -> None:
+    native = pytest.importorskip("headwise._native", reason="this headwise was built without a compiler")
+    wanted = native.isas()[0][0]
+    done = subprocess.run(
+        [sys.executable, "-m", "headwise", "info", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "HEADWISE_ISA": wanted},
+    )
+    found = json.loads(done.stdout)["native kernels"]
+    assert found["in use"] == wanted == "portable"
+    assert set(found["on this processor"]) <= set(found["built"])
+    assert found["threads"]
+    assert "why" not in found
+
+
+def test_info_names_a_forced_instruction_set_that_is_not_there() -> None:
+    pytest.importorskip("headwise._native", reason="this headwise was built without a compiler")
+    done = subprocess.run(
+        [sys.executable, "-c", "from headwise.cli.info import _native; print(_native())"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "HEADWISE_ISA": "abacus"},
+    )
+    assert "'in use': 'none'" in done.stdout
+    assert "HEADWISE_ISA=abacus" in done.stdout
+
+
+def test_info_says_how_to_get_kernels_that_are_absent(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    hidden = "headwise._native"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == hidden else find(name, *rest))
+    code, out, _ = call("info", capsys=capsys)
+    assert code == 0
+    said = " ".join(out.split())
+    assert "absent" in said
+    for word in ("compiler", "pip install --force-reinstall", "make native"):
+        assert word in said
 
 
 def test_as_a_module() -> None:

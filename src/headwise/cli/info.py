@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
+import importlib.util
 import json
+import os
 import platform
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +31,12 @@ _PACKAGES = (
     "numpy",
 )
 
+_NO_KERNELS = (
+    "absent: headwise was installed where it could not be compiled, and runs without them, slower. With a C++ compiler "
+    "and Python's headers (Debian: apt-get install g++ python3-dev; macOS: xcode-select --install) run: "
+    "pip install --force-reinstall --no-deps --no-cache-dir headwise; in a checkout: make native"
+)
+
 
 def info(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
@@ -47,10 +56,10 @@ def info(
     from rich.table import Table
 
     console = Console()
-    for title in ("versions", "machine"):
+    for title in ("versions", "machine", "native kernels"):
         table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
         for name, value in found[title].items():
-            table.add_row(name, str(value))
+            table.add_row(name, ", ".join(value) if isinstance(value, list) else str(value))
         console.print(table)
         console.print()
     table = Table(title="backends", title_justify="left", box=None, padding=(0, 2, 0, 0))
@@ -67,7 +76,7 @@ def facts() -> dict[str, Any]:
 
     Example:
         >>> sorted(facts())
-        ['backends', 'chosen', 'machine', 'versions']
+        ['backends', 'chosen', 'machine', 'native kernels', 'versions']
     """
     import torch
 
@@ -93,7 +102,33 @@ def facts() -> dict[str, Any]:
     backends = {
         name: {"runs": _runs(name, explained, q), "reason": reason} for name, reason in explained.reasons.items()
     }
-    return {"versions": versions, "machine": machine, "backends": backends, "chosen": explained.chosen}
+    return {
+        "versions": versions,
+        "machine": machine,
+        "native kernels": _native(),
+        "backends": backends,
+        "chosen": explained.chosen,
+    }
+
+
+def _native() -> dict[str, Any]:
+    """Which instruction set's kernels run, of which that were built; or why none can, and what to do."""
+    if importlib.util.find_spec("headwise._native") is None:
+        return {"in use": "none", "why": _NO_KERNELS}
+    try:
+        native = importlib.import_module("headwise._native")
+    except ImportError as error:
+        return {"in use": "none", "why": f"built, but the module does not load: {error}"}
+    built = native.isas()
+    found = {
+        "in use": native.isa() or "none",
+        "built": [name for name, _ in built],
+        "on this processor": [name for name, has in built if has],
+        "threads": "torch's" if native.thread_runtime() == "libgomp" else "of headwise's own",
+    }
+    if not native.isa():
+        found["why"] = f"HEADWISE_ISA={os.environ.get('HEADWISE_ISA')} is not among those on this processor"
+    return found
 
 
 def _runs(name: str, explained: Any, q: Any) -> bool:
