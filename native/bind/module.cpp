@@ -6,6 +6,7 @@
 #include "bound.h"
 
 #include "../driver/forward.h"
+#include "../driver/probe.h"
 #include "../driver/threads.h"
 
 namespace nb = nanobind;
@@ -19,6 +20,13 @@ NB_MODULE(_native, m) {
         each_isa([&](const char *name, bool has) { found.emplace_back(name, has); });
         return found;
     });
+    m.def("probe_multiply_adds", [](bool bf16, int threads, double seconds) {
+        return probe_multiply_adds(chosen(), bf16, threads, seconds);
+    }, nb::arg("bf16"), nb::arg("threads"), nb::arg("seconds"), nb::call_guard<nb::gil_scoped_release>(),
+       "Billions of floating-point operations a second that this machine can do at most.");
+    m.def("probe_read", [](int64_t bytes, int threads, int times) { return probe_read(chosen(), bytes, threads, times); },
+          nb::arg("bytes"), nb::arg("threads"), nb::arg("times"), nb::call_guard<nb::gil_scoped_release>(),
+          "Billions of bytes a second that can be read from a buffer of so many bytes.");
     m.def("thread_runtime", [] { return std::string(thread_runtime()); });
     m.attr("MAX_NODES") = kMaxNodes;
     m.attr("MAX_DEPTH") = kMaxDepth;

@@ -57,6 +57,35 @@ inline void add_strange(const Call &call, const Rows &rows, const Values &values
     }
 }
 
+inline void pack_keys(const Call &call, const Rows &rows, int64_t j0, int64_t count, float *to) {
+    const char *from = at(call.k, rows.b, rows.kv, j0);
+    if (PAIRS && rows.pairs) {
+        pack_pairs(from, call.k.row, count, call.D, to);
+        return;
+    }
+    HEADWISE_BY_DTYPE(call.k.dtype, pack_transposed, from, call.k.row, count, call.D, to)
+}
+
+inline Values take_values(const Call &call, const Rows &rows, int64_t j0, int64_t count, const ForwardRoom &w) {
+    if (PAIRS && call.v.dtype == Dtype::bf16 && pair_values(call, rows.b, rows.kv, j0, count, w.values))
+        return {w.values, up(call.E, LANES), w.strange, 0, true};
+    return values_of(call, rows.b, rows.kv, j0, count, w.values, w.strange);
+}
+
+// o += weights values for rows [r0, r0 + n).
+inline void mix(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, int64_t c0, int64_t end, const Values &values) {
+    const int64_t o_row = up(call.E, LANES);
+    float *o = w.o + r0 * o_row;
+    if (!PAIRS || !values.pairs) {
+        product<MulFloats, true>(n, o_row, end - c0, w.scores + c0, LINE, 1, values.data + c0 * values.row, values.row, o, o_row);
+        return;
+    }
+    for (int64_t r = 0; r < n; ++r) // c0 is whole panels; behind `end` the weights are 0 up to a whole vector
+        for (int64_t c = c0; c < end; c += 2 * LANES) pair_up(w.scores + r * LINE + c, w.scores + r * LINE + c / 2);
+    product<MulPairs, true>(n, o_row, (end - c0 + 1) / 2, w.scores + c0 / 2, LINE, 1, values.data + c0 / 2 * values.row,
+                            values.row, o, o_row);
+}
+
 // Rows [r0, r0 + n) take in what they see of a block: scores to weights to o.
 template <bool SPREAD>
 inline void take_tile(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, int64_t j0, int64_t count, const Sight &sight,
@@ -74,8 +103,7 @@ inline void take_tile(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, i
     }
     if (!call.v.data) return;
     const int64_t end = sight.c1 < count ? sight.c1 : count;
-    product<MulFloats, true>(n, o_row, end - sight.c0, w.scores + sight.c0, LINE, 1, values.data + sight.c0 * values.row,
-                             values.row, w.o + r0 * o_row, o_row);
+    mix(call, w, r0, n, sight.c0, end, values);
     for (int64_t r = 0; values.strangers && r < n; ++r)
         add_strange(call, w.rows, values, j0, w.seen + r * KEYS, w.scores + r * LINE, w.o + (r0 + r) * o_row);
 }
@@ -91,15 +119,16 @@ template <bool SPREAD> void forward_rows(const Call &call, ForwardRoom &w, bool 
             const Sight sight = sight_of(call, rows.b, rows.head + r0, rows.query + r0, rows.span + r0, n, j0, count, w.keep);
             if (sight.c0 >= sight.c1) continue;
             if (few) {
-                HEADWISE_BY_DTYPE(call.k.dtype, score_in_place, call, rows, r0, n, j0, count, sight, w.scores)
+                score_few(call, rows, r0, n, j0, count, sight, w.scores);
             } else {
-                if (!ready) {
-                    const char *from = at(call.k, rows.b, rows.kv, j0);
-                    HEADWISE_BY_DTYPE(call.k.dtype, pack_transposed, from, call.k.row, count, call.D, w.keys)
-                }
-                score_packed(call, rows.q + r0 * rows.q_row, rows.q_row, n, w.keys, sight, w.scores);
+                const float *q = rows.q + r0 * rows.q_row;
+                if (!ready) pack_keys(call, rows, j0, count, w.keys);
+                if (PAIRS && rows.pairs)
+                    score_pairs(call, q, rows.q_row, n, w.keys, sight, w.scores);
+                else
+                    score_packed(call, q, rows.q_row, n, w.keys, sight, w.scores);
             }
-            if (!ready && call.v.data) values = values_of(call, rows.b, rows.kv, j0, count, w.values, w.strange);
+            if (!ready && call.v.data) values = take_values(call, rows, j0, count, w);
             ready = true;
             finish_scores(call, rows, r0, n, j0, count, sight, w.keep, w.scores);
             take_tile<SPREAD>(call, w, r0, n, j0, count, sight, values);
@@ -110,7 +139,7 @@ template <bool SPREAD> void forward_rows(const Call &call, ForwardRoom &w, bool 
 void forward(const Call &call, const Item &item, const Operand &out, const Facts &facts, const Parts &parts, void *scratch) {
     ForwardRoom w = forward_room(call, item.row1 - item.row0, static_cast<char *>(scratch), nullptr);
     set_rows(call, item, w.rows);
-    set_queries(call, w.rows);
+    set_queries(call, w.rows, in_pairs(call));
     const int64_t o_row = up(call.E, LANES);
     for (int64_t r = 0; r < w.rows.count; ++r) w.running[r] = {-kInf, 0.0f, 0.0f};
     if (call.v.data) __builtin_memset(w.o, 0, size_t(w.rows.count * o_row) * 4);

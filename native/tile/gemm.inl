@@ -4,6 +4,7 @@
 // multiply-add a step, whatever the tile, so how work is cut never changes a bit.
 
 struct MulFloats { // an element is a float
+    static constexpr int width = 1;
     static vf step(vf a, vf b, vf sum) { return madd(a, b, sum); }
 };
 

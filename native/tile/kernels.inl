@@ -3,12 +3,14 @@ using namespace headwise;
 
 #include "math.inl"
 #include "gemm.inl"
+#include "pairs.inl"
 #include "pack.inl"
 #include "mask.inl"
 #include "rules.inl"
 #include "score.inl"
 #include "softmax.inl"
 #include "forward.inl"
+#include "probe.inl"
 
 #define HEADWISE_KERNELS(name)                                                                                         \
-    { name, LANES, 10 * TILE, KEYS, FEW, forward_scratch, forward, merge }
+    { name, LANES, 10 * TILE, KEYS, FEW, forward_scratch, forward, merge, probe_floats, probe_bf16, probe_read }

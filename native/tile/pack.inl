@@ -50,6 +50,13 @@ template <Dtype DTYPE> inline void widen_row(const char *from, int64_t width, fl
     for (; i < padded; i += LANES) store(to + i, i < width ? widen_first<DTYPE>(from + i * size, width - i) * scale : vf{});
 }
 
+inline uint32_t narrow_bf16(float x) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &x, 4);
+    const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return nan ? 0x7fc0u | (bits >> 16) : (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
+}
+
 // Rounds a row of floats to the dtype of an output, to nearest, ties to even.
 inline void narrow_row(const float *from, int64_t width, char *to, Dtype dtype) {
     if (dtype == Dtype::f32) {
@@ -61,12 +68,7 @@ inline void narrow_row(const float *from, int64_t width, char *to, Dtype dtype) 
         for (int64_t i = 0; i < width; ++i) half[i] = narrow_f16(from[i]);
         return;
     }
-    for (int64_t i = 0; i < width; ++i) {
-        uint32_t bits;
-        __builtin_memcpy(&bits, from + i, 4);
-        const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-        half[i] = nan ? uint16_t(0x7fc0 | (bits >> 16)) : uint16_t((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
-    }
+    for (int64_t i = 0; i < width; ++i) half[i] = uint16_t(narrow_bf16(from[i]));
 }
 
 // LANES vectors as a square matrix, transposed: log2(LANES) rounds of interleaving halves.
@@ -80,22 +82,22 @@ inline void transpose(vf *x) {
     }
 }
 
-// Rows [0, count) of a key or value block, `width` wide, as panels: panel p holds rows p * PANEL .. of [width][PANEL],
+// Rows [0, count) of a key or value block, `width` wide and `row` numbers apart, as panels: panel p holds rows p * PANEL .. of [width][PANEL],
 // zeros where there is no row. This is the B that `product` wants of a transposed operand.
 constexpr int64_t PANEL = VECTORS * LANES;
 
 template <Dtype DTYPE>
-inline void pack_transposed(const char *from, int64_t row, int64_t count, int64_t width, float *to) {
+inline void pack_panels(const char *from, int64_t row, int64_t count, int64_t width, float *to) { // row in bytes
     constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
     for (int64_t first = 0; first < count; first += PANEL, to += PANEL * width) {
         for (int64_t i = 0; i < PANEL; i += LANES) {
             const int64_t rows = count - first - i;
-            const char *line = from + (first + i) * row * size;
+            const char *line = from + (first + i) * row;
             for (int64_t d = 0; d < width; d += LANES) {
                 vf square[LANES];
                 const int64_t across = width - d < LANES ? width - d : LANES;
                 for (int64_t r = 0; r < LANES; ++r) {
-                    const char *here = line + (r * row + d) * size;
+                    const char *here = line + r * row + d * size;
                     square[r] = r >= rows ? vf{} : across == LANES ? widen<DTYPE>(here) : widen_first<DTYPE>(here, across);
                 }
                 transpose(square);
@@ -105,12 +107,24 @@ inline void pack_transposed(const char *from, int64_t row, int64_t count, int64_
     }
 }
 
+template <Dtype DTYPE>
+inline void pack_transposed(const char *from, int64_t row, int64_t count, int64_t width, float *to) {
+    constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
+    pack_panels<DTYPE>(from, row * size, count, width, to);
+}
+
+// The same of bf16 rows whose numbers go in pairs: [width / 2][PANEL] pairs a panel.
+inline void pack_pairs(const char *from, int64_t row, int64_t count, int64_t width, float *to) {
+    pack_panels<Dtype::f32>(from, row * 2, count, width / 2, to);
+}
+
 // A block of values as floats [count][padded] with what is not finite taken out, and where that was.
 struct Values {
     const float *data;
     int64_t row;
     int32_t *strange; // keys of the block, from its first, whose value is not finite
     int64_t strangers;
+    bool pairs; // data holds pairs of neighbouring keys, made by pair_values
 };
 
 template <Dtype DTYPE>
@@ -143,7 +157,7 @@ inline bool finite_block(const float *x, int64_t row, int64_t count, int64_t wid
 inline Values values_of(const Call &call, int64_t b, int64_t kv, int64_t j0, int64_t count, float *room, int32_t *strange) {
     const char *from = at(call.v, b, kv, j0);
     const int64_t padded = up(call.E, LANES);
-    Values found{reinterpret_cast<const float *>(from), call.v.row, strange, 0};
+    Values found{reinterpret_cast<const float *>(from), call.v.row, strange, 0, false};
     if (call.v.dtype != Dtype::f32 || call.E != padded) {
         HEADWISE_BY_DTYPE(call.v.dtype, widen_rows, from, call.v.row, count, call.E, room, padded)
         found.data = room;
@@ -160,4 +174,26 @@ inline Values values_of(const Call &call, int64_t b, int64_t kv, int64_t j0, int
     found.data = room;
     found.row = padded;
     return found;
+}
+
+// Values [j0, j0 + count) of a bf16 head as pairs of neighbouring keys, [count / 2 rounded up][padded] pairs; false where
+// one is not finite, and nothing is said of `to` then.
+inline bool pair_values(const Call &call, int64_t b, int64_t kv, int64_t j0, int64_t count, float *to) {
+    const int64_t padded = up(call.E, LANES);
+    const char *from = at(call.v, b, kv, j0);
+    vf nothing = {};
+    for (int64_t j = 0; j < count; j += 2, to += padded) {
+        const char *first = from + j * call.v.row * 2, *second = first + call.v.row * 2;
+        for (int64_t e = 0; e < padded; e += LANES) {
+            const int64_t across = call.E - e;
+            const auto take = [&](const char *row) {
+                return across >= LANES ? widen<Dtype::bf16>(row + e * 2) : widen_first<Dtype::bf16>(row + e * 2, across);
+            };
+            const vf low = take(first), high = j + 1 < count ? take(second) : vf{};
+            nothing = madd(low, vf{}, madd(high, vf{}, nothing));
+            const vi bits = ((vi)low >> 16 & 0xffff) | (vi)high;
+            store(to + e, (vf)bits);
+        }
+    }
+    return sum_of(nothing) == 0.0f;
 }

@@ -9,8 +9,9 @@ struct Rows {
     int32_t *head, *query;
     Span *span;
     Span hull;    // of all spans
-    float *q;     // [count][q_row], times the scale
+    float *q;     // [count][q_row]
     int64_t q_row;
+    bool pairs; // q holds pairs of bf16, not yet times the scale
 };
 
 inline void set_rows(const Call &call, const Item &item, Rows &rows) {
@@ -30,8 +31,16 @@ inline void set_rows(const Call &call, const Item &item, Rows &rows) {
     }
 }
 
-inline void set_queries(const Call &call, Rows &rows) {
-    rows.q_row = up(call.D, LANES);
+// Queries as floats, times the scale; or as the pairs they are, and `scored` brings the scale in later.
+inline void set_queries(const Call &call, Rows &rows, bool pairs = false) {
+    rows.pairs = pairs;
+    rows.q_row = up(pairs ? call.D / 2 : call.D, LANES);
+    for (int64_t r = 0; pairs && r < rows.count; ++r) {
+        char *to = reinterpret_cast<char *>(rows.q + r * rows.q_row);
+        __builtin_memset(to, 0, size_t(rows.q_row) * 4);
+        __builtin_memcpy(to, at(call.q, rows.b, rows.head[r], rows.query[r]), size_t(call.D) * 2);
+    }
+    if (pairs) return;
     for (int64_t r = 0; r < rows.count; ++r) {
         const char *from = at(call.q, rows.b, rows.head[r], rows.query[r]);
         HEADWISE_BY_DTYPE(call.q.dtype, widen_row, from, call.D, call.scale, rows.q + r * rows.q_row, rows.q_row)
@@ -61,55 +70,66 @@ inline void score_packed(const Call &call, const float *q, int64_t q_row, int64_
     }
 }
 
+// The same in pairs, from keys packed by pack_pairs.
+inline void score_pairs(const Call &call, const float *q, int64_t q_row, int64_t n, const float *keys, const Sight &sight,
+                        float *scores) {
+    const int64_t width = call.D / 2;
+    for (int64_t c = sight.c0; c < sight.c1; c += PANEL) {
+        const int64_t across = sight.c1 - c < PANEL ? sight.c1 - c : PANEL;
+        product<MulPairs, false, true>(n, across, width, q, q_row, 1, keys + c * width, PANEL, scores + c, LINE, call.scale);
+    }
+}
+
 // The same for few rows, keys read where they are: R rows times `COUNT` keys a step, lanes along the width.
-template <Dtype DTYPE, int R, int COUNT>
-inline void dots(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float *s) {
+template <class Mul, Dtype DTYPE, int R, int COUNT>
+inline void dots(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float scale, float *s) {
     constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
     vf sum[R][COUNT] = {};
     int64_t d = 0;
     for (; d + LANES <= width; d += LANES) {
         vf k[COUNT];
 #pragma GCC unroll 8
-        for (int j = 0; j < COUNT; ++j) k[j] = widen<DTYPE>(keys + (j * row + d) * size);
+        for (int j = 0; j < COUNT; ++j) k[j] = widen<DTYPE>(keys + j * row + d * size);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
             const vf left = load(q + r * q_row + d);
 #pragma GCC unroll 8
-            for (int j = 0; j < COUNT; ++j) sum[r][j] = madd(left, k[j], sum[r][j]);
+            for (int j = 0; j < COUNT; ++j) sum[r][j] = Mul::step(left, k[j], sum[r][j]);
         }
     }
     if (d < width)
         for (int j = 0; j < COUNT; ++j) {
-            const vf k = widen_first<DTYPE>(keys + (j * row + d) * size, width - d);
-            for (int r = 0; r < R; ++r) sum[r][j] = madd(load(q + r * q_row + d), k, sum[r][j]);
+            const vf k = widen_first<DTYPE>(keys + j * row + d * size, width - d);
+            for (int r = 0; r < R; ++r) sum[r][j] = Mul::step(load(q + r * q_row + d), k, sum[r][j]);
         }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-        for (int j = 0; j < COUNT; ++j) s[r * LINE + j] = sum_of(sum[r][j]);
+        for (int j = 0; j < COUNT; ++j) s[r * LINE + j] = sum_of(sum[r][j]) * scale;
 }
 
-template <Dtype DTYPE, int R>
-inline void dot_rows(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, int64_t c0, int64_t c1,
-                     int64_t end, const char *ahead, int64_t ahead_bytes, int64_t ahead_row, float *s) {
-    constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
+template <class Mul, Dtype DTYPE, int R>
+inline void dot_rows(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float scale, int64_t c0,
+                     int64_t c1, int64_t end, const char *ahead, int64_t ahead_bytes, int64_t ahead_row, float *s) {
     constexpr int STEP = R >= 3 ? 2 : 4;
     int64_t c = c0;
     for (; c + STEP <= end; c += STEP) {
         for (int64_t j = 0; ahead && j < STEP; ++j)
             for (int64_t byte = 0; byte < ahead_bytes; byte += 64) __builtin_prefetch(ahead + (c + j) * ahead_row + byte, 0, 2);
-        dots<DTYPE, R, STEP>(q, q_row, keys + c * row * size, row, width, s + c);
+        dots<Mul, DTYPE, R, STEP>(q, q_row, keys + c * row, row, width, scale, s + c);
     }
-    for (; c < end; ++c) dots<DTYPE, R, 1>(q, q_row, keys + c * row * size, row, width, s + c);
+    for (; c < end; ++c) dots<Mul, DTYPE, R, 1>(q, q_row, keys + c * row, row, width, scale, s + c);
     for (; c < c1; ++c)
         for (int r = 0; r < R; ++r) s[r * LINE + c] = -kInf;
 }
 
 // scores of few rows; meanwhile the values of the same keys are fetched, which are wanted next.
-template <Dtype DTYPE>
+template <class Mul, Dtype DTYPE>
 inline void score_in_place(const Call &call, const Rows &rows, int64_t r0, int64_t n, int64_t j0, int64_t count,
                            const Sight &sight, float *scores) {
-    constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
+    const int64_t size = call.k.dtype == Dtype::f32 ? 4 : 2;
+    const int64_t width = Mul::width == 2 ? call.D / 2 : call.D;
+    const float scale = Mul::width == 2 ? call.scale : 1.0f;
     const char *keys = at(call.k, rows.b, rows.kv, j0);
     const char *ahead = call.v.data ? at(call.v, rows.b, rows.kv, j0) : nullptr;
     const int64_t end = sight.c1 < count ? sight.c1 : count;
@@ -119,7 +139,8 @@ inline void score_in_place(const Call &call, const Rows &rows, int64_t r0, int64
         const int64_t ahead_bytes = call.E * size, ahead_row = call.v.row * size;
         switch (n - r) {
 #define HEADWISE_DOTS(R)                                                                                               \
-    dot_rows<DTYPE, R>(q, rows.q_row, keys, call.k.row, call.D, sight.c0, sight.c1, end, ahead, ahead_bytes, ahead_row, s); \
+    dot_rows<Mul, DTYPE, R>(q, rows.q_row, keys, call.k.row * size, width, scale, sight.c0, sight.c1, end, ahead,        \
+                            ahead_bytes, ahead_row, s);                                                                \
     r += R;                                                                                                            \
     break;
         case 1: HEADWISE_DOTS(1)
@@ -129,5 +150,18 @@ inline void score_in_place(const Call &call, const Rows &rows, int64_t r0, int64
 #undef HEADWISE_DOTS
         }
         ahead = nullptr;
+    }
+}
+
+inline void score_few(const Call &call, const Rows &rows, int64_t r0, int64_t n, int64_t j0, int64_t count, const Sight &sight,
+                      float *scores) {
+    if (PAIRS && rows.pairs) {
+        score_in_place<MulPairs, Dtype::f32>(call, rows, r0, n, j0, count, sight, scores);
+        return;
+    }
+    switch (call.k.dtype) {
+    case Dtype::f32: score_in_place<MulFloats, Dtype::f32>(call, rows, r0, n, j0, count, sight, scores); return;
+    case Dtype::bf16: score_in_place<MulFloats, Dtype::bf16>(call, rows, r0, n, j0, count, sight, scores); return;
+    case Dtype::f16: score_in_place<MulFloats, Dtype::f16>(call, rows, r0, n, j0, count, sight, scores); return;
     }
 }

@@ -11,6 +11,8 @@ inline vf load(const float *at) { return *reinterpret_cast<const vf *>(at); }
 inline void store(float *at, vf x) { *reinterpret_cast<vf *>(at) = x; }
 inline vf splat(float x) { return x - vf{}; }
 
+inline vi splat_bits(int32_t x) { return x - vi{}; }
+
 inline vf load_first(const float *at, int64_t n) { // the first n lanes, the others 0; reads nothing behind them
     vf x = {};
     for (int64_t lane = 0; lane < n; ++lane) x[lane] = at[lane];

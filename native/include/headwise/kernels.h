@@ -31,6 +31,12 @@ struct Kernels {
                     void *scratch);
     // Puts the parts of all rows of (b, h) together, in order.
     void (*merge)(const Call &call, int64_t b, int64_t h, const Operand &out, const Facts &facts, const Parts &parts);
+
+    // Probes of the machine: rounds of multiply-adds in the fastest form for float32 and for bf16 (how many operations
+    // they were), and a read of so many floats.
+    double (*probe_floats)(int64_t steps, float *out);
+    double (*probe_bf16)(int64_t steps, float *out);
+    void (*probe_read)(const float *data, int64_t count, float *out);
 };
 
 } // namespace headwise
