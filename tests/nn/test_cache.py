@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from headwise.errors import ShapeError, SpecError
 from headwise.nn import KVCache
+from headwise.nn.cache import Growing
 
 
 def pair(length: int, batch: int = 2, heads: int = 3, **options: object) -> tuple[torch.Tensor, torch.Tensor]:
@@ -178,3 +180,132 @@ def test_a_context_is_held_once() -> None:
     context += 1
     with pytest.raises(SpecError, match="another context"):
         cache.holds(context)
+
+
+# The tensor that grows, which every cache is made of
+
+
+def cells(n: int, rows: int = 2) -> torch.Tensor:
+    return torch.randn(rows, 3, n, 5)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["more", "first", "last", "rows", "fewer", "other", "copy"]), st.integers(0, 7), st.booleans()
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(STEPS)
+def test_growing_is_concatenating_whatever_is_done_between(steps: list[tuple[str, int, bool]]) -> None:
+    grown, whole = Growing(), cells(0)
+    handed: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for what, n, kept in steps:
+        if what == "more":
+            new = cells(n, len(whole))
+            whole = torch.cat((whole, new), 2)
+            grown.held = grown.extended(new)
+        elif grown.held is None:
+            continue
+        elif what == "first":
+            whole = whole[:, :, : whole.shape[2] - n]
+            grown.held = grown.held[:, :, : grown.held.shape[2] - n]
+        elif what == "last":
+            whole = whole[:, :, n:]
+            grown.held = grown.held[:, :, n:]
+        elif what == "rows":
+            rows = torch.randint(len(whole), (len(whole),))
+            whole = whole[rows]
+            grown.take(rows)
+        elif what == "fewer":
+            rows = torch.randint(len(whole), (1 + n % 3,))
+            whole = whole[rows]
+            grown.take(rows)
+        elif what == "other":
+            whole = cells(n, len(whole))
+            grown.held = whole.clone()
+        else:
+            grown = copy.copy(grown)
+        assert torch.equal(grown.held, whole)
+        if kept:
+            handed.append((grown.held, whole.clone()))
+    for view, then in handed:
+        assert torch.equal(view, then)
+
+
+def test_cells_that_were_cropped_are_written_again_only_if_nobody_reads_them() -> None:
+    grown = Growing()
+    for n in (4, 1, 1):
+        grown.held = grown.extended(cells(n))
+    place = grown.held.untyped_storage().data_ptr()
+    grown.held = grown.held[:, :, :4]
+    grown.held = grown.extended(cells(2))
+    assert grown.held.untyped_storage().data_ptr() == place
+    for look in (lambda t: t, lambda t: t.transpose(1, 2), lambda t: t[0, 1], lambda t: t.numpy()):
+        kept = look(grown.held)
+        then = torch.as_tensor(kept).clone()
+        grown.held = grown.held[:, :, :4]
+        grown.held = grown.extended(cells(1))
+        assert torch.equal(torch.as_tensor(kept), then)
+
+
+def test_rows_that_nobody_reads_are_moved_where_they_are() -> None:
+    grown = Growing()
+    for n in (4, 1):
+        grown.held = grown.extended(cells(n, 3))
+    then, place = grown.held.clone(), grown.held.untyped_storage().data_ptr()
+    grown.take(torch.tensor([2, 1, 0]))
+    assert torch.equal(grown.held, then[[2, 1, 0]])
+    assert grown.held.untyped_storage().data_ptr() == place
+    kept = grown.held
+    grown.take(torch.tensor([0, 0, 1]))
+    assert torch.equal(kept, then[[2, 1, 0]])
+    assert torch.equal(grown.held, then[[2, 2, 1]])
+
+
+def test_where_torch_does_not_say_who_reads_cropped_cells_are_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch._C, "_storage_Use_Count")
+    grown = Growing()
+    for n in (4, 1, 1):
+        grown.held = grown.extended(cells(n))
+    kept, then = grown.held, grown.held.clone()
+    grown.held = grown.held[:, :, :4]
+    grown.held = grown.extended(cells(1))
+    assert torch.equal(kept, then)
+
+
+@pytest.mark.parametrize(
+    "new",
+    [torch.zeros(1, 3, 1, 5), torch.zeros(2, 3, 1, 4), torch.zeros(3, 1, 5), torch.zeros(2, 3, 1, 5, device="meta")],
+)
+def test_what_cannot_be_concatenated_is_not_broadcast(new: torch.Tensor) -> None:
+    grown = Growing()
+    for n in (4, 1):
+        grown.held = grown.extended(cells(n))
+    then = grown.held.clone()
+    with pytest.raises(RuntimeError):
+        grown.extended(new)
+    assert torch.equal(grown.held, then)
+
+
+def test_another_dtype_is_promoted_as_concatenating_does() -> None:
+    grown = Growing()
+    for n in (4, 1):
+        grown.held = grown.extended(cells(n).bfloat16())
+    then, new = grown.held, cells(1)
+    grown.held = grown.extended(new)
+    assert torch.equal(grown.held, torch.cat((then, new), 2))
+    assert grown.held.dtype == torch.float32
+
+
+def test_a_file_holds_no_spare_room() -> None:
+    grown = Growing()
+    for n in (400, 1):
+        grown.held = grown.extended(cells(n))
+    written = pickle.dumps(grown)
+    assert len(written) < 1.1 * 401 * 2 * 3 * 5 * 4
+    again = pickle.loads(written)
+    assert torch.equal(again.held, grown.held)
