@@ -13,15 +13,43 @@ from headwise.backends.sdpa import Sdpa
 from headwise.errors import SpecError, UnavailableError, UnsupportedError, sentence
 from headwise.plan import Plan
 
-__all__ = ["Backend", "Blocked", "Reference", "Result", "RowFacts", "Tangents", "all_reasons", "choose", "survey"]
+__all__ = [
+    "TABLE",
+    "Backend",
+    "Blocked",
+    "Reference",
+    "Result",
+    "RowFacts",
+    "Tangents",
+    "all_reasons",
+    "choose",
+    "quick",
+    "survey",
+]
 
-# The first that does not refuse computes the output: the fastest first, the definition last.
-TABLE: tuple[Backend, ...] = (Sdpa(), Blocked(), Reference())
 RESERVED = {
-    "native": "the native CPU kernels are not part of this version",
     "flex": "the flex backend does not exist yet",
     "triton": "the triton backend does not exist yet",
 }
+
+
+try:
+    from headwise.backends.native import Native, quick
+except ImportError as error:  # installed where there was no compiler
+    RESERVED["native"] = (
+        f"the native CPU kernels are not here ({error}); with a C++17 compiler and Python's headers,"
+        " HEADWISE_REQUIRE_NATIVE=1 pip install --force-reinstall --no-deps --no-cache-dir headwise builds them or says"
+        " why it cannot"
+    )
+    _NATIVE: tuple[Backend, ...] = ()
+
+    def quick(*_: Any) -> None:  # type: ignore[misc]
+        """Nothing is quick without the kernels."""
+else:
+    _NATIVE = (Native(),)
+
+# The first that does not refuse computes the output: the fastest first, the definition last.
+TABLE: tuple[Backend, ...] = (*_NATIVE, Sdpa(), Blocked(), Reference())
 
 
 def choose(who: str, plan: Plan, wanted: Any) -> Backend:
@@ -47,7 +75,7 @@ def all_reasons(plan: Plan) -> dict[str, str]:
     said = {name: why for name, why in RESERVED.items() if name == "native"}
     for backend in TABLE:
         said[backend.name] = backend.refuse(plan) or "can run"
-    return said | {name: why for name, why in RESERVED.items() if name != "native"}
+    return {**said, **{name: why for name, why in RESERVED.items() if name not in said}}
 
 
 def _named(who: str, plan: Plan, wanted: Any) -> Backend:

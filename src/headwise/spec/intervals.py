@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headwise.spec.geometry import Geometry
 
-__all__ = ["MAX_RUNS", "Intervals", "capped", "runs_of_equal", "runs_of_true"]
+__all__ = ["MAX_RUNS", "Intervals", "capped", "hull_of", "runs_of_equal", "runs_of_true"]
 
 # More runs a row than this are not worth comparing one by one: only their hull is kept, and a tile asks the mask.
 MAX_RUNS = 32
@@ -81,7 +81,7 @@ class Intervals:
         """One run a row, which holds all of them."""
 
         def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
-            return _hull_of(*self.bounds(batch, rows))
+            return hull_of(*self.bounds(batch, rows))
 
         return self if self.runs == 1 else Intervals(bounds, exact=False)
 
@@ -148,10 +148,10 @@ def capped(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor, bool]:
     """Replaces more than MAX_RUNS runs (last axis) by their hull; says whether the runs are still exact."""
     if lo.shape[-1] <= MAX_RUNS:
         return lo, hi, True
-    return *_hull_of(lo, hi), False
+    return *hull_of(lo, hi), False
 
 
-def _hull_of(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+def hull_of(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
     """The runs of each row (last axis) as the one that holds them all."""
     alive = lo < hi
     low = torch.where(alive, lo, torch.iinfo(torch.int64).max).amin(-1, keepdim=True)

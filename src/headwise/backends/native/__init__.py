@@ -1,0 +1,127 @@
+"""The native CPU kernels: every mask, rule and option that is no function of Python, in one pass over tiles.
+
+`lowering.py` and `masks.py` put a plan into plain numbers; the kernels themselves are C++ under native/, compiled for
+several instruction sets. The best that this processor has is chosen once, or the one that HEADWISE_ISA names.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+import headwise._native as kernels
+from headwise.backends.native.lowering import DTYPES, FEWER, lower, numbers, refusal
+from headwise.backends.protocol import Result, RowFacts, Tangents
+from headwise.observers import Entropy
+from headwise.plan import Plan
+from headwise.spec.checks import FAR
+
+__all__ = ["Native", "quick", "running"]
+
+INF = float("inf")
+_ISA = kernels.isa()  # "" where HEADWISE_ISA names one that is not there
+
+
+class Native:
+    """The C++ kernels: float32, bfloat16 and float16 on CPU, memory O(T) beyond the operands."""
+
+    name = "native"
+
+    def refuse(self, plan: Plan) -> str | None:
+        """What the kernels do not hold: float64, functions of Python, very wide heads."""
+        if not _ISA:
+            there = ", ".join(name for name, has in kernels.isas() if has)
+            return f"HEADWISE_ISA is {os.environ.get('HEADWISE_ISA')!r}, and this build and processor share {there}"
+        return refusal(plan)
+
+    def forward(self, plan: Plan) -> Result:
+        """Output and row facts; the entropy of the rows too where somebody asks for it."""
+        g = plan.geometry
+        out = _blank_out(plan.q, g.B, g.H, g.T, g.E)
+        asked = any(isinstance(observer, Entropy) for observer in plan.observers.values())
+        rows = [plan.q.new_empty((g.B, g.H, g.T), dtype=torch.float32) for _ in range(5 if asked else 4)]
+        if 0 in (g.B, g.H, g.T, g.S):
+            for x in (out, *rows):
+                x.fill_(-INF if x is rows[0] or x is rows[3] else 0.0)
+        else:
+            lowered = lower(plan)
+            max_logit, peak, log_total, lse, *entropy = (x.data_ptr() for x in rows)
+            facts = (max_logit, peak, log_total, lse, entropy[0] if entropy else 0)
+            lowered.call.forward(numbers(out), facts, torch.get_num_threads())
+        return Result(out, rows[3], RowFacts(*rows[:3]), rows[4] if asked else None)
+
+    def backward(
+        self, plan: Plan, result: Result, grad_out: Tensor | None, grad_lse: Tensor | None, needs: Sequence[bool]
+    ) -> Tangents:
+        """First derivatives, every tile made again from the facts of its rows."""
+        from headwise.backends.blocked import Blocked
+
+        return Blocked().backward(plan, result, grad_out, grad_lse, needs)
+
+
+def quick(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None,
+    before: int | None,
+    after: int | None,
+    q_start: int | None,
+) -> Tensor | None:
+    """The output of a call without tensors in its options, for calls so small that planning them would be the work.
+
+    Args:
+        q, k, v: plain tensors (no subclass) of which no gradient is asked; nothing else about them is checked yet.
+        scale: factor on q.k; None = 1/sqrt(D).
+        before, after: the mask as a window; None = no limit. Causal is (None, 0).
+        q_start: position of query 0; None = S - T.
+
+    Returns:
+        [B, H, T, E], heads side by side in memory; None where the call has to go the long way, which finds out why.
+    """
+    kind = DTYPES.get(q.dtype)
+    if kind is None or k.dtype != q.dtype or v.dtype != q.dtype or not (q.is_cpu and k.is_cpu and v.is_cpu):
+        return None
+    try:
+        (B, H, T, D), (Bk, Hk, S, Dk), (Bv, Hv, Sv, E) = q.shape, k.shape, v.shape
+        (q0, q1, q2, q3), (k0, k1, k2, k3), (v0, v1, v2, v3) = q.stride(), k.stride(), v.stride()
+    except (ValueError, RuntimeError):  # other numbers of axes; no strides at all
+        return None
+    fits = (B, Hk, S, D) == (Bk, Hv, Sv, Dk) and Bk == Bv and q3 == k3 == v3 == 1
+    if not fits or not B * H * T * S * D * E or H % Hk or max(D, E) > kernels.MAX_WIDTH or max(T, S) >= FEWER:
+        return None
+    start = S - T if q_start is None else q_start
+    scale = 1.0 / math.sqrt(D) if scale is None else scale
+    if type(scale) is not float or not math.isfinite(scale) or abs(start) > FAR or not _ISA:
+        return None
+    if q.is_neg() or k.is_neg() or v.is_neg() or forward_ad._current_level >= 0:
+        return None
+    out = _blank_out(q, B, H, T, E)
+    call = kernels.Call(
+        (q.data_ptr(), q0, q1, q2, kind),
+        (k.data_ptr(), k0, k1, k2, kind),
+        (v.data_ptr(), v0, v1, v2, kind),
+        (B, H, Hk, T, S, D, E),
+        scale,
+        [start],
+        [],
+    )
+    if before is not None or after is not None:
+        call.band(before, after)
+    call.forward((out.data_ptr(), T * H * E, E, H * E, kind), (0, 0, 0, 0, 0), torch.get_num_threads())
+    return out
+
+
+def running() -> str:
+    """Which kernels run in this process, on how many threads of whose."""
+    return f"{_ISA} kernels on {torch.get_num_threads()} threads of {kernels.thread_runtime()}"
+
+
+def _blank_out(like: Tensor, B: int, H: int, T: int, E: int) -> Tensor:
+    """An output to be written, its heads side by side as an output projection reads them."""
+    return like.new_empty_strided((B, H, T, E), (T * H * E, E, H * E, 1))
