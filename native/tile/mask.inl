@@ -86,6 +86,10 @@ inline void keep_row(const Call &call, int64_t b, int64_t h, int64_t i, Span spa
                 into[j] = node.kind == MaskKind::all_of ? into[j] & stack[top][j] : into[j] | stack[top][j];
         }
         __builtin_memcpy(keep, stack[0], size_t(count));
+        if (call.runs.count > 1) { // one run is in the span
+            keep_runs(call.runs, b, i, j0, count, stack[1]);
+            for (int64_t j = 0; j < count; ++j) keep[j] &= stack[1][j];
+        }
     }
     const Span inside = meet({span.lo - j0, span.hi - j0}, {0, count});
     const int64_t lo = inside.lo < inside.hi ? inside.lo : count, hi = inside.lo < inside.hi ? inside.hi : count;

@@ -19,19 +19,22 @@ inline int64_t last_column(const Call &call, const Place &at) {
     return at.c1 < call.S - at.j0 ? at.c1 : call.S - at.j0;
 }
 
+// -inf hides a cell whatever its score: NaN - inf and inf - inf would be NaN.
+inline float biased(float score, float bias) { return bias == -kInf ? bias : score + bias; }
+
 inline void add_bias(const Call &call, const Plane &plane, const Place &at, float *s) {
     const int64_t row = plane_row(plane, at), end = last_column(call, at);
     if (plane.column == 0) {
         const float bias = plane_at(plane, row);
-        for (int64_t c = at.c0; c < end; ++c) s[c] += bias;
+        for (int64_t c = at.c0; c < end; ++c) s[c] = biased(s[c], bias);
         return;
     }
     if (plane.column == 1 && plane.dtype == Dtype::f32) {
         const float *bias = static_cast<const float *>(plane.data) + row;
-        for (int64_t c = at.c0; c < end; ++c) s[c] += bias[c];
+        for (int64_t c = at.c0; c < end; ++c) s[c] = biased(s[c], bias[c]);
         return;
     }
-    for (int64_t c = at.c0; c < end; ++c) s[c] += plane_at(plane, row + c * plane.column);
+    for (int64_t c = at.c0; c < end; ++c) s[c] = biased(s[c], plane_at(plane, row + c * plane.column));
 }
 
 inline void add_slopes(const Rule &rule, const Place &at, float *s) {

@@ -1,0 +1,37 @@
+// A pass that is checked, and how it tells what is wrong.
+#pragma once
+#include "definition.h"
+
+#include <headwise/kernels.h>
+
+#include <string>
+
+namespace check {
+
+using headwise::Kernels;
+
+// What a problem was found to do wrong, and how much of the slack was used where nothing was.
+class Report {
+  public:
+    // Compares a number that a kernel gave, `where` it gave it.
+    void expect(const std::string &what, double got, Number wanted, double also_allowed = 0);
+    void fail(const std::string &what);
+
+    bool failed() const { return faults_ > 0; }
+    const std::string &first() const { return first_; }
+    double used() const { return used_; }
+
+  private:
+    int64_t faults_ = 0;
+    double used_ = 0; // the largest error, in slacks
+    std::string first_;
+};
+
+struct Options {
+    int threads;
+};
+
+void check_forward(const Kernels &kernels, const Problem &problem, Random &random, const Options &options,
+                   Report &report);
+
+} // namespace check

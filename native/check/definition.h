@@ -1,0 +1,45 @@
+// What a call means, written as the formula says in float64, with a bound of what float32 may make of it.
+//
+// A number comes with its slack: how far the same steps in float32 may end from it, to first order. Sums of n terms are
+// taken to wander by sqrt(n) roundings; the largest of the constants is the price of an elementary function.
+#pragma once
+#include "problem.h"
+
+namespace check {
+
+struct Number {
+    double value, slack;
+};
+
+// One row of the pattern, cell by cell. Where a cell is hidden the others say nothing of it.
+struct Row {
+    std::vector<char> visible;
+    std::vector<double> score, score_slack;
+    std::vector<double> p, p_slack; // p_slack: of p itself
+    std::vector<double> kept;       // 0 or 1 / (1 - dropout)
+    bool empty, nan;                // nan: a visible score is NaN or +inf, so every p is
+    Number max_logit, peak, log_total, lse, entropy;
+};
+
+// A call's operands in float64.
+class Definition {
+  public:
+    explicit Definition(const Problem &problem);
+
+    Row row(int64_t b, int64_t h, int64_t i) const;
+    // sum_j p_j kept_j v_je; `coarse`: the weights are rounded to bf16 on their way.
+    Number out(const Row &row, int64_t b, int64_t h, int64_t e, bool coarse) const;
+
+    const Call &call;
+
+  private:
+    void score(Row &row, int64_t b, int64_t h, int64_t i, int64_t j) const;
+    void softmax(Row &row, int64_t h) const;
+
+    std::vector<double> q_, k_, v_;
+};
+
+// Half of the distance between neighbouring numbers of the dtype around x.
+double rounding(Dtype dtype, double x);
+
+} // namespace check
