@@ -40,7 +40,8 @@ def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tupl
         dtype: of the weights; None = float32.
 
     Returns:
-        (model, tokenizer): the model in eval mode and not in use yet; the tokenizer, None where a folder has none.
+        (model, tokenizer): the model in eval mode and not in use yet, whose ``generate`` keeps the past in a
+        `headwise.models.GrowingCache`; the tokenizer, None where a folder has none.
 
     Raises:
         SpecError: an unknown name; a folder without weights, with weights that lack some of the model's or have other
@@ -130,7 +131,7 @@ def _from_folder(library: Any, folder: Path, dtype: torch.dtype | None) -> tuple
             tokenizer = _tokenizer(library, folder)
         except Exception as cause:  # as above
             raise _unreadable(f"{folder} holds a tokenizer that", cause) from cause
-        return model.eval(), tokenizer
+        return _ready(model), tokenizer
 
 
 #: Asks from_pretrained what it found; with shapes that differ told instead of raised over several lines.
@@ -203,7 +204,14 @@ def _from_gguf(library: Any, path: Path, dtype: torch.dtype | None) -> tuple[Any
         except Exception as cause:  # the readers of the format raise whatever the broken byte leads them to
             raise _unreadable(str(path), cause) from cause
     _refuse_unless_whole(str(path), told)
-    return model.eval(), tokenizer
+    return _ready(model), tokenizer
+
+
+def _ready(model: Any) -> Any:
+    from headwise.models.cache import give_growing_caches
+
+    give_growing_caches(model, lasting=True)
+    return model.eval()
 
 
 @contextlib.contextmanager

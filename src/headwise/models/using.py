@@ -53,7 +53,8 @@ def use(model: Model) -> Model:
     """Lets a transformers model run its attention through headwise, in place.
 
     The weights, the modules and their hooks stay as they are; what changes is which function the model's attention
-    modules call, and the mask they are given. Doing it again changes nothing.
+    modules call, the mask they are given, and that ``generate`` keeps the past in a `GrowingCache` unless it is told
+    otherwise. Doing it again changes nothing.
 
     ``model(..., output_attentions=True)`` gives the exact weights of a call. Setting ``model.config.output_attentions``
     while the model is in use is a ValueError of transformers' own, which allows that flag to its eager path alone: set
@@ -82,6 +83,9 @@ def use(model: Model) -> Model:
         True
     """
     _join(model, model)
+    from headwise.models.cache import give_growing_caches
+
+    give_growing_caches(model)
     return model
 
 
@@ -133,7 +137,9 @@ def held(model: nn.Module) -> Iterator[None]:
 
 
 def restore(model: Model) -> Model:
-    """Takes a model off headwise again: each of its configs says what it said before.
+    """Takes a model off headwise again: each of its configs says what it said before, and `use`'s cache is gone.
+
+    A model of `headwise.load` keeps the cache that it came with.
 
     Args:
         model: a model; one that is not in use stays as it is.
@@ -155,6 +161,9 @@ def restore(model: Model) -> Model:
     if not isinstance(model, nn.Module):
         raise SpecError(sentence("restore", f"got a {type(model).__name__}", "restore takes a model"))
     _leave(model, model)
+    from headwise.models.cache import take_growing_caches
+
+    take_growing_caches(model)
     with _lock:
         for config in _configs(model):
             if id(config) not in _records and config._attn_implementation_internal == NAME:
