@@ -14,7 +14,12 @@ import headwise as hw
 
 REPO = Path(__file__).resolve().parents[2]
 ROOT = REPO / "src" / "headwise"
-CODE = sorted(path for folder in ("src", "tests") for path in (REPO / folder).rglob("*.py"))
+CODE = sorted(
+    path
+    for folder in ("src", "tests", "benchmarks", "native")
+    for path in (REPO / folder).rglob("*")
+    if path.suffix in {".py", ".cpp", ".h", ".inl"}
+)
 MAX_LINES = 500
 SAYS_NOTHING = {"utils", "util", "common", "misc", "helpers", "helper", "stuff", "tools"}
 
@@ -52,6 +57,10 @@ def test_files_are_small_and_named(path: Path) -> None:
     lines = len(path.read_text().splitlines())
     assert lines <= MAX_LINES, f"{path.relative_to(REPO)} has {lines} lines; cut it where it has a joint"
     assert path.stem not in SAYS_NOTHING, "a file is named after what it does"
+
+
+def test_every_language_is_looked_at() -> None:
+    assert {path.suffix for path in CODE} == {".py", ".cpp", ".h", ".inl"}
 
 
 @pytest.mark.parametrize("name", PINNED)
