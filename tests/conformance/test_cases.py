@@ -10,6 +10,7 @@ import pytest
 import torch
 from answers import answers
 from definition import Exact, define
+from native_here import NATIVE
 from small import small_tiles
 from torch import Tensor
 
@@ -26,7 +27,7 @@ SAME_F64 = 1e-12
 
 by_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=SHORT.get)
 by_case = pytest.mark.parametrize("name", list(CASES))
-by_backend = pytest.mark.parametrize("backend", ["reference", "blocked", "sdpa"])
+by_backend = pytest.mark.parametrize("backend", ["reference", "blocked", NATIVE, "sdpa"])
 
 
 @cache
@@ -56,7 +57,7 @@ def budgets(name: str, dtype: torch.dtype, backend: str) -> tuple[float, float]:
 def refused(name: str, call: Call, backend: str) -> bool:
     """Whether the backend refuses the case; it does so for the expected reason, or not at all."""
     reason = hw.explain(call.q, call.k, call.v, **call.options).reasons[backend]
-    expected = CASES[name].sdpa if backend == "sdpa" else None
+    expected = CASES[name].refusal(backend, call.q.dtype)
     if expected is None:
         assert reason == "can run", f"{backend} refuses {name!r}, which it can do: {reason}"
         return False
@@ -112,11 +113,13 @@ def _some(names: list[str], dtype: torch.dtype, step: int) -> list[Any]:
     return [pytest.param(name, dtype, id=f"{name}-{SHORT[dtype]}") for name in names[first::every]]
 
 
-@pytest.mark.parametrize("backend", ["reference", "blocked"])
+@pytest.mark.parametrize("backend", ["reference", "blocked", NATIVE])
 @pytest.mark.parametrize(("name", "dtype"), [p for dtype in DTYPES for p in _some(list(CASES), dtype, 6)])
 def test_answers(name: str, backend: str, dtype: torch.dtype, tiny: None) -> None:
     """Every built-in question about every case, against its own definition on the dense float64 pattern."""
     call, exact = exact_of(name, dtype)
+    if refused(name, call, backend):
+        return
     asked = questions(call)
     plain, got = call.run(backend), call.run(backend, asked)
     assert far(plain.out, got.out) == 0, "observing changed the output"
@@ -292,10 +295,11 @@ def test_each_case_says_what_it_is_for(name: str) -> None:
     assert {kind for kind in case.exercises if isinstance(kind, type)} <= used
 
 
-def test_sdpa_takes_a_fair_share_of_the_cases() -> None:
+def test_backends_that_refuse_take_a_fair_share_of_the_cases() -> None:
     """A backend that refuses everything would pass all else."""
-    taken = sum(case.sdpa is None for case in CASES.values())
-    assert taken >= 30
+    assert sum(case.sdpa is None for case in CASES.values()) >= 30
+    refused_by_native = {name for name, case in CASES.items() if case.native is not None}
+    assert refused_by_native == {name for name, case in CASES.items() if {hw.Rule, hw.ScoreRule} & set(case.exercises)}
 
 
 def test_the_small_tiles_really_are_small(tiny: None) -> None:

@@ -15,7 +15,7 @@ from headwise.spec import (
     Mask,
 )
 
-__all__ = ["CASES", "RULES", "SHAPE", "WIDTH", "Build", "Call", "Case", "Draw", "case", "masked"]
+__all__ = ["CASES", "PYTHON", "RULES", "SHAPE", "WIDTH", "Build", "Call", "Case", "Draw", "case", "masked"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +134,7 @@ class Case:
         build: makes the call from drawn numbers.
         exercises: the classes and options that it is there for.
         sdpa: a part of the sentence with which torch's fused kernel refuses it; None = it takes the case.
+        native: the same of the native kernels, which refuse float64 as well.
         gradients: False where NaN reaches the output, so that there is nothing to differentiate.
     """
 
@@ -141,7 +142,14 @@ class Case:
     build: Build
     exercises: tuple[Any, ...] = ()
     sdpa: str | None = None
+    native: str | None = None
     gradients: bool = True
+
+    def refusal(self, backend: str, dtype: torch.dtype) -> str | None:
+        """A part of the sentence with which a backend must refuse the case; None where it must take it."""
+        if backend == "native" and dtype == torch.float64:
+            return "float64"
+        return {"sdpa": self.sdpa, "native": self.native}.get(backend)
 
     def make(self, dtype: torch.dtype, seed: int = 0) -> Call:
         """The call, its numbers drawn from a seed."""
@@ -153,14 +161,17 @@ CASES: dict[str, Case] = {}
 WIDTH = "value width"
 SHAPE = "neither a rectangle nor a triangle"
 RULES = "without a T x S bias"
+PYTHON = "only Python knows"
 
 
-def case(name: str, *exercises: Any, sdpa: str | None = None, gradients: bool = True) -> Callable[[Build], Build]:
-    """Registers a case under its name; ``sdpa`` is a part of the reason why that backend must refuse it."""
+def case(
+    name: str, *exercises: Any, sdpa: str | None = None, native: str | None = None, gradients: bool = True
+) -> Callable[[Build], Build]:
+    """Registers a case under its name; ``sdpa`` and ``native`` are parts of the reason why they must refuse it."""
 
     def register(build: Build) -> Build:
         assert name not in CASES, name
-        CASES[name] = Case(name, build, exercises, sdpa, gradients)
+        CASES[name] = Case(name, build, exercises, sdpa, native, gradients)
         return build
 
     return register
@@ -168,11 +179,14 @@ def case(name: str, *exercises: Any, sdpa: str | None = None, gradients: bool = 
 
 def masked(name: str, *exercises: Any, **sizes: Any) -> Callable[[Callable[[Draw], Mask]], Callable[[Draw], Mask]]:
     """Two cases of a mask: E != D, and E = D so that nothing but the mask stands in the fused kernel's way."""
-    sdpa, gradients = sizes.pop("sdpa", SHAPE), sizes.pop("gradients", True)
+    sdpa, rest = (
+        sizes.pop("sdpa", SHAPE),
+        {"native": sizes.pop("native", None), "gradients": sizes.pop("gradients", True)},
+    )
 
     def register(mask: Callable[[Draw], Mask]) -> Callable[[Draw], Mask]:
-        case(name, *exercises, sdpa=WIDTH, gradients=gradients)(lambda draw: draw.call(mask=mask(draw), **sizes))
-        case(f"{name}, E = D", *exercises, sdpa=sdpa, gradients=gradients)(
+        case(name, *exercises, sdpa=WIDTH, **rest)(lambda draw: draw.call(mask=mask(draw), **sizes))
+        case(f"{name}, E = D", *exercises, sdpa=sdpa, **rest)(
             lambda draw: draw.call(mask=mask(draw), fused=True, **sizes)
         )
         return mask

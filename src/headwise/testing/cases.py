@@ -22,7 +22,7 @@ from headwise.spec import (
     Window,
 )
 from headwise.testing import mask_cases  # noqa: F401  (they register themselves)
-from headwise.testing.calls import CASES, RULES, SHAPE, WIDTH, Call, Case, Draw, case
+from headwise.testing.calls import CASES, PYTHON, RULES, SHAPE, WIDTH, Call, Case, Draw, case
 from headwise.testing.questions import questions
 
 __all__ = ["CASES", "Call", "Case", "Draw", "questions"]
@@ -133,22 +133,22 @@ case("bias that hides whole rows", Bias, "-inf", "empty rows", sdpa=RULES)(
 case("a strided bias", Bias, "strides", sdpa=RULES)(
     lambda draw: draw.call(scores=(Bias(draw.normal(13, 3, 22, size=2.0).permute(1, 2, 0)[:, ::2]),))
 )
-case("score rule", ScoreRule, sdpa=RULES)(
+case("score rule", ScoreRule, sdpa=RULES, native=PYTHON)(
     lambda draw: draw.call(
         mask=Causal(), scores=(ScoreRule(lambda s, b, h, i, j: s * (1 + 0.1 * h) - 0.3 * (i - j).abs() + 0.1 * b),)
     )
 )
-case("score rule that hides", ScoreRule, "-inf", "empty rows", sdpa=RULES)(
+case("score rule that hides", ScoreRule, "-inf", "empty rows", sdpa=RULES, native=PYTHON)(
     lambda draw: draw.call(
         scores=(ScoreRule(lambda s, b, h, i, j: s.masked_fill(((i + 2 * j) % 3 == 0) | (i == 4), float("-inf"))),)
     )
 )
-case("score rule that hides, before a soft cap", ScoreRule, SoftCap, "-inf", sdpa=RULES)(
+case("score rule that hides, before a soft cap", ScoreRule, SoftCap, "-inf", sdpa=RULES, native=PYTHON)(
     lambda draw: draw.call(
         scores=(ScoreRule(lambda s, b, h, i, j: s.masked_fill((i + j) % 3 == 0, float("-inf"))), SoftCap(1.0)),
     )
 )
-case("every rule in a row", SoftCap, Alibi, RelativeBias, Bias, ScoreRule, sdpa=RULES)(
+case("every rule in a row", SoftCap, Alibi, RelativeBias, Bias, ScoreRule, sdpa=RULES, native=PYTHON)(
     lambda draw: draw.call(
         H=6,
         Hk=3,

@@ -19,7 +19,7 @@ from headwise.spec import (
     Rule,
     Window,
 )
-from headwise.testing.calls import RULES, SHAPE, WIDTH, Draw, case, masked
+from headwise.testing.calls import PYTHON, RULES, SHAPE, WIDTH, Draw, case, masked
 
 __all__: list[str] = []
 
@@ -208,12 +208,12 @@ def _dense_dead(draw: Draw) -> Mask:
     return Dense(keep)
 
 
-@masked("rule", Rule, Causal, "&")
+@masked("rule", Rule, Causal, "&", native=PYTHON)
 def _rule(draw: Draw) -> Mask:
     return Causal() & Rule(lambda b, h, i, j: (i + j + h + b) % 3 != 0)
 
 
-@masked("rule or window", Rule, Window, "|")
+@masked("rule or window", Rule, Window, "|", native=PYTHON)
 def _rule_or(draw: Draw) -> Mask:
     return Window(1, 1) | Rule(lambda b, h, i, j: (j % 5 == 0) & (h > 0))
 
