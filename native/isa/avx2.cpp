@@ -9,6 +9,7 @@ constexpr int FEW = 8;    // rows a key/value head up to which keys are read in 
 #include "../tile/vec.inl"
 
 inline vf madd(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+inline vf larger(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); } // b where one is NaN
 inline vf widen_bf16s(const uint16_t *x) {
     const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i *>(x));
     return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16);
@@ -23,6 +24,7 @@ inline void interleave(vf a, vf b, vf &low, vf &high) {
     low = (vf)_mm256_permute2f128_ps(x, y, 0x20);
     high = (vf)_mm256_permute2f128_ps(x, y, 0x31);
 }
+inline uint32_t bits_of(vi mask) { return uint32_t(_mm256_movemask_ps((__m256)mask)); } // a bit a lane, of all ones or none
 #include "../tile/kernels.inl"
 } // namespace
 

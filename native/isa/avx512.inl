@@ -1,7 +1,9 @@
 // What AVX-512 does in its own way.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // of the compiler's own header, GCC bug 105593
+#pragma GCC diagnostic ignored "-Wuninitialized" // of the compiler's own header, GCC bug 105593
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 inline vf madd(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+inline vf larger(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); } // b where one is NaN
 inline vf widen_bf16s(const uint16_t *x) {
     const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(x));
     return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16);
@@ -17,3 +19,4 @@ inline void interleave(vf a, vf b, vf &low, vf &high) {
     low = (vf)_mm512_permutex2var_ps((__m512)a, first, (__m512)b);
     high = (vf)_mm512_permutex2var_ps((__m512)a, second, (__m512)b);
 }
+inline uint32_t bits_of(vi mask) { return uint32_t(_mm512_movepi32_mask((__m512i)mask)); } // a bit a lane, of all ones or none

@@ -9,6 +9,7 @@ constexpr int FEW = 8;    // rows a key/value head up to which keys are read in 
 #include "../tile/vec.inl"
 
 inline vf madd(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+inline vf larger(vf a, vf b) { return a > b ? a : b; } // b where one is NaN
 inline vf widen_bf16s(const uint16_t *x) { return (vf)vshll_n_u16(vld1_u16(x), 16); }
 inline vf widen_f16s(const uint16_t *x) { return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x))); }
 inline float widen_f16(uint16_t x) {
@@ -25,6 +26,11 @@ inline uint16_t narrow_f16(float x) {
 inline void interleave(vf a, vf b, vf &low, vf &high) {
     low = (vf)vzip1q_f32((float32x4_t)a, (float32x4_t)b);
     high = (vf)vzip2q_f32((float32x4_t)a, (float32x4_t)b);
+}
+inline uint32_t bits_of(vi mask) { // a bit a lane, of all ones or none
+    uint32_t bits = 0;
+    for (int lane = 0; lane < LANES; ++lane) bits |= uint32_t(mask[lane] & 1) << lane;
+    return bits;
 }
 #include "../tile/kernels.inl"
 } // namespace

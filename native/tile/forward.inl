@@ -95,12 +95,9 @@ inline void take_tile(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, i
         for (int64_t x = 0; x < values.strangers; ++x)
             w.seen[r * KEYS + x] = values.strange[x] >= sight.c0 && values.strange[x] < sight.c1 &&
                                    w.scores[r * LINE + values.strange[x]] != -kInf;
-    for (int64_t r = 0; r < n; ++r) {
-        float *s = w.scores + r * LINE;
-        float *o = w.o + (r0 + r) * o_row;
-        soften<SPREAD>(s + sight.c0, sight.c1 - sight.c0, w.running[r0 + r], o, call.v.data ? o_row : 0);
-        if (call.threshold) drop(call, place_of(call, w.rows, r0 + r, j0, sight), s);
-    }
+    soften<SPREAD>(w.scores, n, sight.c0, sight.c1, w.running + r0, w.o + r0 * o_row, call.v.data ? o_row : 0);
+    if (call.threshold)
+        for (int64_t r = 0; r < n; ++r) drop(call, place_of(call, w.rows, r0 + r, j0, sight), w.scores + r * LINE);
     if (!call.v.data) return;
     const int64_t end = sight.c1 < count ? sight.c1 : count;
     mix(call, w, r0, n, sight.c0, end, values);
@@ -176,7 +173,9 @@ void merge(const Call &call, int64_t b, int64_t h, const Operand &out, const Fac
             const int64_t at = p * rows + row;
             Running part{parts.largest[at], parts.total[at], parts.spread[at]};
             if (part.largest == -kInf && part.total == 0.0f) continue;
-            const float top = sum.largest >= part.largest ? sum.largest : part.largest;
+            float top = sum.largest >= part.largest ? sum.largest : part.largest;
+            if (sum.total != sum.total && sum.largest != kInf) top = sum.total; // a NaN is above +inf too
+            if (part.total != part.total && part.largest != kInf) top = part.total;
             const float keep = sum.largest == -kInf ? 0.0f : exp_of(sum.largest - top), join = exp_of(part.largest - top);
             if (sum.largest != -kInf) sum.spread = (sum.spread + sum.total * (top - sum.largest)) * keep;
             sum.spread += (part.spread + part.total * (top - part.largest)) * join;

@@ -7,48 +7,96 @@ struct Running {
     float spread;  // sum of exp(s - largest) * (largest - s), for the entropy
 };
 
-// Turns scores s [0, n) into exp(s - largest), n whole vectors; what was summed before shrinks with a new largest.
-template <bool SPREAD> inline void soften(float *s, int64_t n, Running &row, float *o, int64_t o_width) {
-    vf top[VECTORS];
-    for (int v = 0; v < VECTORS; ++v) top[v] = splat(-kInf);
-    int64_t c = 0;
-    for (; c + PANEL <= n; c += PANEL)
+constexpr int WIDE = VECTORS < 4 ? 2 * VECTORS : VECTORS; // vectors of exponentials at once
+template <int N> struct Many {
+    static constexpr int value = N;
+};
+
+// The largest of each of `rows` vectors, or their sums: LANES rows at a time, turned so that lanes are rows.
+template <bool SUM> inline void across(const vf *x, int64_t rows, float *to) {
+    for (int64_t r = 0; r < rows; r += LANES) {
+        vf square[LANES];
+        for (int n = 0; n < LANES; ++n) square[n] = r + n < rows ? x[r + n] : vf{};
+        transpose(square);
+        for (int width = LANES / 2; width; width /= 2)
+            for (int n = 0; n < width; ++n)
+                square[n] = SUM ? square[n] + square[n + width] : larger(square[n], square[n + width]);
+        store(to + r, square[0]);
+    }
+}
+
+// Takes the scores of n rows of a tile in: columns [c0, c1) become exp(s - largest), c0 on a panel, c1 on a vector. What
+// had been summed shrinks with a new largest.
+template <bool SPREAD>
+inline void soften(float *scores, int64_t n, int64_t c0, int64_t c1, Running *rows, float *o, int64_t o_width) {
+    vf part[TILE];
+    float found[TILE + LANES];
+    for (int64_t r = 0; r < n; ++r) {
+        const float *s = scores + r * LINE;
+        vf top[VECTORS];
+        for (int v = 0; v < VECTORS; ++v) top[v] = splat(-kInf);
+        int64_t c = c0;
+        for (; c + PANEL <= c1; c += PANEL)
 #pragma GCC unroll 8
-        for (int v = 0; v < VECTORS; ++v) top[v] = larger(load(s + c + v * LANES), top[v]);
-    for (; c < n; c += LANES) top[0] = larger(load(s + c), top[0]);
-    for (int v = 1; v < VECTORS; ++v) top[0] = larger(top[v], top[0]);
-    const float found = largest_of(top[0]);
-    if (found > row.largest) {
-        if (row.largest != -kInf) {
-            const float less = found - row.largest, shrink = exp_of(-less);
-            if (SPREAD) row.spread = (row.spread + row.total * less) * shrink;
-            row.total *= shrink;
-            for (int64_t e = 0; e < o_width; e += LANES) store(o + e, load(o + e) * shrink);
+            for (int v = 0; v < VECTORS; ++v) top[v] = larger(load(s + c + v * LANES), top[v]);
+        for (; c < c1; c += LANES) top[0] = larger(load(s + c), top[0]);
+        for (int v = 1; v < VECTORS; ++v) top[0] = larger(top[v], top[0]);
+        part[r] = top[0];
+    }
+    across<false>(part, n, found);
+    vf less[TILE];
+    for (int64_t r = 0; r < n; ++r) {
+        Running &row = rows[r];
+        float *s = scores + r * LINE;
+        if (found[r] > row.largest) {
+            if (row.largest != -kInf) {
+                const float rise = found[r] - row.largest, shrink = exp_of(-rise);
+                if (SPREAD) row.spread = (row.spread + row.total * rise) * shrink;
+                row.total *= shrink;
+                for (int64_t e = 0; e < o_width; e += LANES) store(o + r * o_width + e, load(o + r * o_width + e) * shrink);
+            }
+            row.largest = row.total == row.total ? found[r] : row.total; // a NaN of before is above +inf too
         }
-        row.largest = found;
-    }
-    if (row.largest == kInf)
-        for (c = 0; c < n; ++c)
-            if (s[c] != s[c]) row.largest = s[c];
-    const float base = row.largest == -kInf ? 0.0f : row.largest;
-    vf sum[VECTORS] = {}, spread[VECTORS] = {};
-    const auto take = [&](float *at, int v) {
-        const vf x = load(at) - base;
-        const vf p = exp_of(x);
-        store(at, p);
-        sum[v] += p;
-        if (SPREAD) spread[v] = madd(p, x < kLowest ? vf{} : x, spread[v]);
-    };
-    for (c = 0; c + PANEL <= n; c += PANEL)
+        if (row.largest == kInf)
+            for (int64_t c = c0; c < c1; ++c)
+                if (s[c] != s[c]) row.largest = s[c];
+        const float base = row.largest == -kInf ? 0.0f : row.largest;
+        vf sum[VECTORS] = {}, spread[VECTORS] = {};
+        // Each column adds to the sum of its own place in a panel, however many are taken at once.
+        const auto take = [&](int64_t c, auto many) {
+            constexpr int N = decltype(many)::value;
+            vf x[N], p[N];
 #pragma GCC unroll 8
-        for (int v = 0; v < VECTORS; ++v) take(s + c + v * LANES, v);
-    for (; c < n; c += LANES) take(s + c, int((c / LANES) % VECTORS));
-    for (int v = 1; v < VECTORS; ++v) {
-        sum[0] += sum[v];
-        if (SPREAD) spread[0] += spread[v];
+            for (int n = 0; n < N; ++n) x[n] = p[n] = load(s + c + n * LANES) - base;
+            exp_each<N>(p);
+#pragma GCC unroll 8
+            for (int n = 0; n < N; ++n) {
+                store(s + c + n * LANES, p[n]);
+                sum[n % VECTORS] += p[n];
+                if (SPREAD) spread[n % VECTORS] = madd(p[n], larger(splat(kLowest), x[n]), spread[n % VECTORS]);
+            }
+        };
+        int64_t c = c0;
+        for (; c + WIDE * LANES <= c1; c += WIDE * LANES) take(c, Many<WIDE>());
+        for (; c + PANEL <= c1; c += PANEL) take(c, Many<VECTORS>());
+        for (int v = 0; c < c1; c += LANES, ++v) {
+            vf x = load(s + c) - base, p = exp_of(x);
+            store(s + c, p);
+            sum[v] += p;
+            if (SPREAD) spread[v] = madd(p, larger(splat(kLowest), x), spread[v]);
+        }
+        for (int v = 1; v < VECTORS; ++v) {
+            sum[0] += sum[v];
+            if (SPREAD) spread[0] += spread[v];
+        }
+        part[r] = sum[0];
+        if (SPREAD) less[r] = spread[0];
     }
-    row.total += sum_of(sum[0]);
-    if (SPREAD) row.spread -= sum_of(spread[0]);
+    across<true>(part, n, found);
+    for (int64_t r = 0; r < n; ++r) rows[r].total += found[r];
+    if (!SPREAD) return;
+    across<true>(less, n, found);
+    for (int64_t r = 0; r < n; ++r) rows[r].spread -= found[r];
 }
 
 // The final numbers of a row, and the factor that turns sums into means.

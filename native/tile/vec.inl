@@ -1,4 +1,4 @@
-// Vectors of LANES floats: arithmetic is the compiler's, the hooks (madd, widen, narrow) are the instruction set's.
+// Vectors of LANES floats: arithmetic is the compiler's, the hooks (madd, larger, widen, ...) are the instruction set's.
 //
 // An instruction set defines before this file: LANES, ROWS, VECTORS, KEYS, and the hooks named at their use.
 
@@ -18,8 +18,6 @@ inline vf load_first(const float *at, int64_t n) { // the first n lanes, the oth
     for (int64_t lane = 0; lane < n; ++lane) x[lane] = at[lane];
     return x;
 }
-
-inline vf larger(vf a, vf b) { return a > b ? a : b; } // b where a is NaN
 
 inline float sum_of(vf x) {
     float part[LANES];
