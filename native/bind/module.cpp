@@ -12,6 +12,11 @@
 namespace nb = nanobind;
 using namespace headwise;
 
+namespace headwise {
+void bind_backward(nb::class_<Bound> &call); // backward.cpp
+void bind_survey(nb::class_<Bound> &call);   // survey.cpp
+}
+
 NB_MODULE(_native, m) {
     m.doc() = "Native CPU kernels of headwise; headwise.backends.native is what uses them.";
     m.def("isa", [] { return std::string(kernels() ? kernels()->name : ""); });
@@ -34,7 +39,10 @@ NB_MODULE(_native, m) {
     m.attr("MAX_RUNS") = kMaxRuns;
     m.attr("MAX_WIDTH") = 576;
 
-    nb::class_<Bound>(m, "Call")
+    nb::class_<Bound> call(m, "Call");
+    bind_backward(call);
+    bind_survey(call);
+    call
         .def(nb::init<const Numbers &, const Numbers &, const Numbers &, const Sizes &, double, const std::vector<int64_t> &,
                       const std::vector<int32_t> &>(),
              nb::arg("q").noconvert(), nb::arg("k").noconvert(), nb::arg("v").noconvert(), nb::arg("sizes").noconvert(),

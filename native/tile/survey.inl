@@ -1,0 +1,253 @@
+// The survey: tiles of exact probabilities, made with the final numbers of their rows, shown to every question, forgotten.
+
+constexpr int64_t BORDER = 16;     // columns on either side of a tile that hold hidden cells too
+constexpr float HIDDEN = -0.0f;    // adds nothing, and its sign tells it from a visible cell, which is +0 or more
+
+// A tile: consecutive queries of one head against columns [c0, c1) of the block of keys that begins at j0.
+struct Shown {
+    int64_t b, slot, answer; // which of the stretch's heads, and which of the frame's (b, h)
+    int64_t row;         // of the first query among the rows of the pass
+    int64_t i, pos, n;   // the first query, its position, how many
+    int64_t j0, c0, c1;  // whole vectors
+    const float *p;      // [n][LINE]; HIDDEN up to BORDER columns outside of [c0, c1)
+    const bool *nan;     // [n] rows whose visible cells are NaN
+    const float *totals; // sums of its columns, where somebody asks for p by key, else null
+};
+
+// Queries of one part of the frame's rows.
+struct Part {
+    int64_t row0, row1;
+};
+
+inline Part part_of(const Survey &survey, int64_t part) {
+    const int64_t row0 = survey.frame.row0 + part * survey.part_rows, row1 = row0 + survey.part_rows;
+    return {row0, row1 < survey.frame.row1 ? row1 : survey.frame.row1};
+}
+
+// Where the answers of (b, h) are in a tensor that holds the frame's batch rows and heads.
+inline int64_t answer_of(const Survey &survey, int64_t b, int64_t h) {
+    return (b - survey.frame.b0) * (survey.frame.h1 - survey.frame.h0) + h - survey.frame.h0;
+}
+
+#include "survey_keys.inl"
+#include "survey_groups.inl"
+#include "survey_regions.inl"
+
+struct SurveyRoom {
+    Rows rows;
+    float *peak, *factor, *log_total; // of each row; p = exp(s - peak) * factor
+    bool *nan;
+    float *keys, *scores, *totals, *line;
+    uint8_t *keep;
+    Groups *groups; // of each question
+};
+
+inline SurveyRoom survey_room(const Call &call, const Survey &survey, int64_t rows, char *scratch, int64_t *bytes) {
+    Room room{scratch};
+    SurveyRoom w{};
+    w.rows.head = room.take<int32_t>(rows);
+    w.rows.query = room.take<int32_t>(rows);
+    w.rows.span = room.take<Span>(rows);
+    w.rows.q = room.take<float>(rows * up(call.D, LANES));
+    w.peak = room.take<float>(rows);
+    w.factor = room.take<float>(rows);
+    w.log_total = room.take<float>(rows);
+    w.nan = room.take<bool>(rows);
+    w.keys = room.take<float>(up(KEYS, PANEL) * call.D);
+    w.scores = room.take<float>(BORDER + TILE * LINE) + BORDER;
+    w.totals = room.take<float>(KEYS);
+    w.line = room.take<float>(KEYS);
+    w.keep = room.take<uint8_t>(TILE * KEYS);
+    w.groups = room.take<Groups>(survey.count);
+    for (int64_t n = 0; n < survey.count; ++n) {
+        if (survey.questions[n].kind != QuestionKind::segments) continue;
+        Groups groups{};
+        groups.of = room.take<int32_t>(rows);
+        groups.label = room.take<int32_t>(rows);
+        groups.slot = room.take<int32_t>(rows);
+        groups.sums = room.take<float>(rows * KEYS);
+        groups.cut = room.take<int32_t>(KEYS + 1);
+        if (scratch) w.groups[n] = groups;
+    }
+    if (bytes) *bytes = room.free - scratch;
+    return w;
+}
+
+// Queries of each head that are worked on in one pass.
+inline int64_t pass_rows(const Survey &survey, int64_t slots) {
+    const int64_t most = 10 * TILE / slots > 0 ? 10 * TILE / slots : 1;
+    return most < survey.part_rows ? most : survey.part_rows;
+}
+
+int64_t survey_scratch(const Call &call, const Survey &survey, int64_t slots) {
+    int64_t bytes = 0;
+    survey_room(call, survey, slots * pass_rows(survey, slots), nullptr, &bytes);
+    return bytes;
+}
+
+// Rows [row0, row1) of each of the stretch's heads, end to end, with their final numbers.
+inline void set_survey_rows(const Call &call, const Survey &survey, const Stretch &stretch, Part part, SurveyRoom &w) {
+    Rows &rows = w.rows;
+    rows.b = stretch.b;
+    rows.kv = stretch.kv;
+    rows.count = (stretch.slot1 - stretch.slot0) * (part.row1 - part.row0);
+    rows.hull = {call.S, 0};
+    int64_t r = 0;
+    for (int64_t slot = stretch.slot0; slot < stretch.slot1; ++slot)
+        for (int64_t i = part.row0; i < part.row1; ++i, ++r) {
+            rows.head[r] = call.order[slot];
+            rows.query[r] = int32_t(i);
+            const Span span = meet(span_of(call, rows.b, i), {survey.frame.key0, survey.frame.key1});
+            rows.span[r] = span;
+            if (span.lo < span.hi) {
+                if (span.lo < rows.hull.lo) rows.hull.lo = span.lo;
+                if (span.hi > rows.hull.hi) rows.hull.hi = span.hi;
+            }
+            const int64_t at = answer_of(survey, rows.b, rows.head[r]) * (survey.frame.row1 - survey.frame.row0) + i - survey.frame.row0;
+            w.peak[r] = survey.peak[at];
+            w.log_total[r] = survey.log_total[at];
+            w.factor[r] = exp_of(-w.log_total[r]);
+            w.nan[r] = !(w.peak[r] < kInf) || w.factor[r] != w.factor[r];
+        }
+    set_queries(call, rows, in_pairs(call));
+}
+
+// Scores s [0, n) to probabilities. MARK: a score of -inf becomes HIDDEN, else +0. Returns what the cells add to the
+// row's entropy, -sum p log p, if SPREAD.
+template <bool MARK, bool SPREAD> inline float weigh(float *s, int64_t n, float peak, float factor, float log_total) {
+    vf total = {}, depth = {};
+    for (int64_t c = 0; c < n; c += LANES) {
+        const vf score = load(s + c), x = score - peak;
+        vf p = exp_of(x) * factor;
+        if (SPREAD) {
+            total += p;
+            depth = madd(p, larger(splat(kLowest), x), depth); // p is 0 there, and 0 * -inf would be no 0
+        }
+        if (MARK) p = score == splat(-kInf) ? splat(HIDDEN) : p;
+        store(s + c, p);
+    }
+    return SPREAD ? sum_of(total) * log_total - sum_of(depth) : 0.0f;
+}
+
+// The same of a row that is NaN: in the cells that it sees, and in no others.
+inline float weigh_nan(float *s, int64_t n) {
+    bool some = false;
+    for (int64_t c = 0; c < n; ++c) {
+        const bool seen = s[c] != -kInf;
+        some |= seen;
+        s[c] = seen ? __builtin_nanf("") : HIDDEN;
+    }
+    return some ? __builtin_nanf("") : 0.0f;
+}
+
+// Scores of a tile to p, its borders, and the entropy of its rows where that is asked for.
+inline void weigh_tile(SurveyRoom &w, const Shown &tile, bool mark, float *entropy) {
+    const int64_t left = tile.c0 < BORDER ? tile.c0 : BORDER, across = tile.c1 - tile.c0;
+    for (int64_t r = 0; r < tile.n; ++r) {
+        float *s = w.scores + r * LINE + tile.c0, found;
+        const int64_t row = tile.row + r;
+        const auto make = [&](auto body) { return body(s, across, w.peak[row], w.factor[row], w.log_total[row]); };
+        if (w.nan[row])
+            found = weigh_nan(s, across);
+        else if (mark)
+            found = entropy ? make(weigh<true, true>) : make(weigh<true, false>);
+        else
+            found = entropy ? make(weigh<false, true>) : make(weigh<false, false>);
+        if (entropy) entropy[tile.i + r] += found;
+        for (int64_t c = -left; c < 0; ++c) s[c] = HIDDEN;
+        for (int64_t c = across; c < across + BORDER; ++c) s[c] = HIDDEN;
+    }
+}
+
+inline void show(const Call &call, const Survey &survey, const Stretch &stretch, SurveyRoom &w, Shown &tile) {
+    float *sums = survey.sums + stretch.sums + tile.slot * survey.block;
+    if (survey.received >= 0) {
+        column_sums(tile, 0, tile.n, w.totals);
+        tile.totals = w.totals;
+        add_received(survey, tile, sums + survey.received);
+    }
+    for (int64_t n = 0; n < survey.count; ++n) {
+        const Question &question = survey.questions[n];
+        float *own = sums + survey.place[n];
+        switch (question.kind) {
+        case QuestionKind::received: break;
+        case QuestionKind::offsets: see_offsets(question, tile, own); break;
+        case QuestionKind::top_keys: see_top_keys(call, question, tile); break;
+        case QuestionKind::mass_on: see_mass_on(call, question, tile); break;
+        case QuestionKind::mass_where: see_mass_where(call, question, tile); break;
+        case QuestionKind::segments: see_segments(tile, w.groups[n]); break;
+        case QuestionKind::map: see_map(question, part_of(survey, stretch.part), tile, w.line, own); break;
+        case QuestionKind::crop: see_crop(question, tile); break;
+        case QuestionKind::contribution: see_contribution(call, survey, question, tile, own); break;
+        }
+    }
+}
+
+// Cells may be hidden though no mask hides them: an operand or a rule made -inf of their score.
+inline bool may_hide(const Call &call, const Survey &survey) {
+    bool may = survey.careful;
+    for (int32_t n = 0; n < call.rules; ++n) may |= call.rule[n].kind != RuleKind::soft_cap;
+    return may;
+}
+
+// One block of keys against all rows of the pass.
+inline void survey_keys(const Call &call, const Survey &survey, const Stretch &stretch, SurveyRoom &w, int64_t j0) {
+    const Rows &rows = w.rows;
+    const int64_t count = call.S - j0 < KEYS ? call.S - j0 : KEYS;
+    const bool few = (call.first[rows.kv + 1] - call.first[rows.kv]) * call.T <= FEW; // as the forward has it
+    const int64_t each = rows.count / (stretch.slot1 - stretch.slot0);
+    bool ready = false;
+    for (int64_t r0 = 0, n; r0 < rows.count; r0 += n) {
+        const int64_t left = each - r0 % each; // a tile is of one head
+        n = left < TILE ? left : TILE;
+        const Sight sight = sight_of(call, rows.b, rows.head + r0, rows.query + r0, rows.span + r0, n, j0, count, w.keep);
+        if (sight.c0 >= sight.c1) continue;
+        const float *q = rows.q + r0 * rows.q_row;
+        if (few) {
+            score_few(call, rows, r0, n, j0, count, sight, w.scores);
+        } else {
+            if (!ready) pack_keys(call, rows, j0, count, w.keys);
+            if (PAIRS && rows.pairs)
+                score_pairs(call, q, rows.q_row, n, w.keys, sight, w.scores);
+            else
+                score_packed(call, q, rows.q_row, n, w.keys, sight, w.scores);
+        }
+        ready = true;
+        finish_scores(call, rows, r0, n, j0, count, sight, w.keep, w.scores);
+        const int64_t i = rows.query[r0], pos = call.q_start[rows.b] + i, answer = answer_of(survey, rows.b, rows.head[r0]);
+        Shown tile{rows.b, r0 / each, answer, r0, i, pos, n, j0, sight.c0, sight.c1, w.scores, w.nan + r0, nullptr};
+        float *entropy = survey.entropy ? survey.entropy + answer * call.T : nullptr;
+        weigh_tile(w, tile, !sight.whole || may_hide(call, survey), entropy);
+        show(call, survey, stretch, w, tile);
+    }
+}
+
+// Rows [row0, row1) of a stretch, all keys of the frame.
+inline void survey_rows(const Call &call, const Survey &survey, const Stretch &stretch, Part part, SurveyRoom &w) {
+    set_survey_rows(call, survey, stretch, part, w);
+    const auto each = [&](QuestionKind kind, auto body) {
+        for (int64_t n = 0; n < survey.count; ++n)
+            if (survey.questions[n].kind == kind) body(survey.questions[n], n);
+    };
+    each(QuestionKind::top_keys, [&](const Question &q, int64_t) { begin_top_keys(call, survey, q, w.rows); });
+    each(QuestionKind::segments, [&](const Question &q, int64_t n) { begin_groups(q, w.rows, part.row1 - part.row0, w.groups[n]); });
+    for (int64_t j0 = w.rows.hull.lo / KEYS * KEYS; j0 < w.rows.hull.hi; j0 += KEYS) {
+        each(QuestionKind::segments, [&](const Question &, int64_t n) { clear_groups(w.groups[n]); });
+        survey_keys(call, survey, stretch, w, j0);
+        each(QuestionKind::segments, [&](const Question &q, int64_t n) {
+            add_groups(call, survey, q, stretch, j0, w.groups[n], survey.place[n]);
+        });
+    }
+    each(QuestionKind::top_keys, [&](const Question &q, int64_t) { rank_top_keys(call, survey, q, w.rows, w.nan); });
+}
+
+void survey(const Call &call, const Survey &survey, const Stretch &stretch, void *scratch) {
+    const Part part = part_of(survey, stretch.part);
+    const int64_t slots = stretch.slot1 - stretch.slot0, most = pass_rows(survey, slots);
+    SurveyRoom w = survey_room(call, survey, slots * most, static_cast<char *>(scratch), nullptr);
+    for (int64_t c = -BORDER; c < 0; ++c) w.scores[c] = HIDDEN;
+    for (int64_t r = 0; r < TILE; ++r)
+        for (int64_t c = KEYS; c < LINE; ++c) w.scores[r * LINE + c] = HIDDEN;
+    for (int64_t row0 = part.row0; row0 < part.row1; row0 += most)
+        survey_rows(call, survey, stretch, {row0, row0 + most < part.row1 ? row0 + most : part.row1}, w);
+}
