@@ -1,4 +1,4 @@
-"""Random calls from the whole space of options: blocked against the reference, sdpa where it accepts.
+"""Random calls from the whole space of options: blocked against the reference, native and sdpa where they accept.
 
 The reference is held to the written definition by the cases; here it stands for it, so that many calls can be made.
 """
@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from native_here import by_native
 from small import small_tiles
 from torch import Tensor
 
@@ -124,9 +125,9 @@ def calls(draw: Any, dtype: torch.dtype = F64) -> Call:
 
 
 @st.composite
-def spoiled(draw: Any) -> Call:
+def spoiled(draw: Any, dtype: torch.dtype = F64) -> Call:
     """A call with NaN and inf in some entries of q, k and v."""
-    call = draw(calls())
+    call = draw(calls(dtype))
     parts = [x.clone() for x in (call.q, call.k, call.v)]
     for _ in range(draw(st.integers(1, 3))):
         x = parts[draw(st.integers(0, 2))]
@@ -218,6 +219,59 @@ def test_a_nan_reaches_the_rows_that_see_it_and_no_others(call: Call) -> None:
     meets = padded[:, :, None].expand(*where.shape[:3], -1).gather(-1, where).any(-1)
     fair = ~meets & torch.isfinite(call.q).all(-1)
     _same(got[fair], want[fair], "rows that see nothing bad")
+
+
+def native_takes(call: Call) -> bool:
+    """Whether the native kernels take a call; what they refuse has a function of Python in it."""
+    reason = hw.explain(call.q, call.k, call.v, **call.options).reasons["native"]
+    assert reason == "can run" or "only Python knows" in reason
+    return reason == "can run"
+
+
+@by_native
+@few
+@given(calls(torch.float32))
+def test_native_where_it_accepts(call: Call) -> None:
+    if not native_takes(call):
+        return
+    asked = [hw.Received(), hw.Entropy(), hw.MaxLogit(), hw.Offsets(4, 2), hw.Map(3, 3)]
+    a, b = call.run("native", asked), call.to(F64).run("reference", asked)
+    _same(a.out, b.out, "out", 1e-5)
+    _same(a.lse, b.lse, "lse", 1e-4)
+    for name in a.seen:
+        _same(a.seen[name], b.seen[name], name, 1e-4)
+
+
+@by_native
+@few
+@given(calls(torch.float32))
+def test_gradients_of_native_are_the_references(call: Call) -> None:
+    if not native_takes(call):
+        return
+    grads = []
+    for run in (call, call.to(F64)):
+        made, leaves = run.fresh()
+        got = made.run("native" if run is call else "reference")
+        alive = got.lse != -INF
+        loss = got.out.square().sum() + torch.where(alive, got.lse, 0.0).sin().sum()
+        found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        grads.append([torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves.values(), strict=True)])
+    for name, a, b in zip(call.leaves(), *grads, strict=True):
+        _same(a, b, f"gradient of {name}", 1e-4 * max([1.0, *b.abs().flatten().tolist()]))
+
+
+@by_native
+@few
+@given(spoiled(torch.float32))
+def test_what_is_not_finite_is_the_same_on_native(call: Call) -> None:
+    if not native_takes(call):
+        return
+    asked = [hw.Received(), hw.Entropy(), hw.LogSumExp(), hw.MaxLogit(), hw.Offsets(4, 2), hw.Map(3, 3)]
+    a, b = call.run("native", asked), call.to(F64).run("reference", asked)
+    _same(a.out, b.out, "out", 1e-5)
+    _same(a.lse, b.lse, "lse", 1e-4)
+    for name in a.seen:
+        _same(a.seen[name], b.seen[name], name, 1e-4)
 
 
 @few

@@ -281,7 +281,7 @@ def test_the_error_says_who(entry: Any) -> None:
         hw.Pattern(Q, torch.zeros(2, 2, 5, 7))
 
 
-@pytest.mark.parametrize("name", ["native", "flex", "triton"])
+@pytest.mark.parametrize("name", ["flex", "triton"])
 def test_backends_that_do_not_exist_yet(name: str) -> None:
     with pytest.raises(hw.UnavailableError, match=f"attend: backend '{name}' is not available; .*{name}") as error:
         call(backend=name)

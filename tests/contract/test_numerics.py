@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from definition import define
+from native_here import NATIVE, by_native, with_dtypes
 from torch import Tensor
 
 import headwise as hw
@@ -15,10 +16,10 @@ from headwise.testing import CASES, Call, Draw, allowed, fused, spacing, three_o
 
 F64, F32 = torch.float64, torch.float32
 BACKENDS = ["reference", "blocked", "sdpa"]
+DTYPES = [F64, F32, torch.bfloat16, torch.float16]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", [F64, F32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("backend", "dtype"), with_dtypes(BACKENDS, DTYPES))
 @pytest.mark.parametrize("order", [(0, 2, 1, 3), (2, 0, 1, 3), (1, 0, 2, 3), (2, 1, 0, 3)])
 def test_strides_do_not_matter(backend: str, dtype: torch.dtype, order: tuple[int, ...]) -> None:
     """A2.32: operands laid out in any order of batch, head and length, and their gradients, equal contiguous ones."""
@@ -37,13 +38,14 @@ def test_strides_do_not_matter(backend: str, dtype: torch.dtype, order: tuple[in
         within(a, b, 8 * spacing(float(b.detach().abs().max()), dtype), f"{backend} {dtype}")
 
 
-def test_a_pattern_of_more_than_two_to_the_32_cells() -> None:
+@pytest.mark.parametrize("backend", ["blocked", NATIVE])
+def test_a_pattern_of_more_than_two_to_the_32_cells(backend: str) -> None:
     """A2.34: nothing of that size is formed, and rows far beyond the 32-bit border are right."""
     n = 70_000
     assert n * n > 2**32
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 1, n, 4, generator=generator) for _ in range(3))
-    got = hw.attend(q, k, v, mask=hw.Causal() & hw.Window(7, 0), backend="blocked", observe=[hw.Received()])
+    got = hw.attend(q, k, v, mask=hw.Causal() & hw.Window(7, 0), backend=backend, observe=[hw.Received()])
     for i in (0, 9, 65_535, 65_536, n - 1):
         near = slice(max(0, i - 7), i + 1)
         p = torch.softmax(k[0, 0, near].double() @ q[0, 0, i].double() / 2, 0)
@@ -52,8 +54,7 @@ def test_a_pattern_of_more_than_two_to_the_32_cells() -> None:
     assert abs(float(got.seen["received"].double().sum()) - n) < 1e-2
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", [F32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("backend", "dtype"), with_dtypes(BACKENDS, DTYPES[1:]))
 @pytest.mark.parametrize("seed", range(3))
 def test_the_error_is_bounded_by_what_torch_needs(backend: str, dtype: torch.dtype, seed: int) -> None:
     """A2.35: normal numbers, float64 as the truth, each dtype's error within the stated budget."""
@@ -91,17 +92,17 @@ GOLDEN = {
 }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("dtype", "off"), [(F64, 1e-12), (F32, 1e-6), (torch.float16, 2e-3), (torch.bfloat16, 1.6e-2)])
-def test_numbers_stay_what_they_are(backend: str, dtype: torch.dtype, off: float) -> None:
+@pytest.mark.parametrize(("backend", "dtype"), with_dtypes(BACKENDS, DTYPES))
+def test_numbers_stay_what_they_are(backend: str, dtype: torch.dtype) -> None:
     """A2.36: stored numbers of one small call, so that a change between versions of torch or of this is seen."""
+    off = {F64: 1e-12, F32: 1e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}[dtype]
     q, k, v = (_formula(1, 2, 3, 4, phase=phase).to(dtype) for phase in (0.0, 1.0, 2.0))
     got = hw.attend(q, k, v, mask=hw.Causal(), scale=1.5, backend=backend, observe=[hw.Entropy()])
     for name, found in (("out", got.out[0, :, :, 0]), ("lse", got.lse[0]), ("entropy", got.seen["entropy"][0])):
         within(found.flatten(), torch.tensor(GOLDEN[name], dtype=F64), off * (1 if name == "out" else 4), name)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [*BACKENDS, NATIVE])
 @pytest.mark.parametrize("name", ["causal, square", "grouped heads"])
 def test_thirty_backward_passes_are_bit_equal(backend: str, name: str) -> None:
     """A2.37: deterministic by default, with no switch."""
@@ -114,13 +115,22 @@ def test_thirty_backward_passes_are_bit_equal(backend: str, name: str) -> None:
         assert all(torch.equal(a, b) for a, b in zip(first, grads, strict=True))
 
 
-def test_thirty_backward_passes_with_everything_are_bit_equal() -> None:
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [
+        ("blocked", "every rule in a row"),
+        pytest.param("native", "dropout with all else", marks=by_native),
+        pytest.param("native", "a start for each sequence, everything that counts", marks=by_native),
+        pytest.param("native", "bias that hides, before a soft cap", marks=by_native),
+    ],
+)
+def test_thirty_backward_passes_with_everything_are_bit_equal(backend: str, name: str) -> None:
     """A2.37: biases, tables, slopes and sinks collect from many cells, and do so in one order."""
-    call = CASES["every rule in a row"].make(F32)
+    call = CASES[name].make(F32)
     first = None
     for _ in range(30):
         made, leaves = call.fresh()
-        grads = torch.autograd.grad(made.run("blocked").out.square().sum(), list(leaves.values()))
+        grads = torch.autograd.grad(made.run(backend).out.square().sum(), list(leaves.values()))
         first = first or grads
         assert all(torch.equal(a, b) for a, b in zip(first, grads, strict=True))
 
@@ -145,8 +155,7 @@ def test_random_block_masks_at_odd_lengths(length: int, size: int) -> None:
         within(a, b, 1e-11, "gradient")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", [F32, torch.bfloat16, torch.float16, F64])
+@pytest.mark.parametrize(("backend", "dtype"), with_dtypes(BACKENDS, DTYPES))
 def test_log_sum_exp_is_natural_and_float32(backend: str, dtype: torch.dtype) -> None:
     """A2.41: zero scores on n keys give log n, and two parts merge to the whole."""
     q, k, v = (torch.zeros(1, 1, n, 4, dtype=dtype) for n in (2, 10, 10))

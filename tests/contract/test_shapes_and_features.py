@@ -89,14 +89,17 @@ def test_four_ordinary_linears_that_are_called() -> None:
     assert layer.q_proj[0].weight.grad is not None  # type: ignore[index]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.sdpa is not None][::5])
-def test_what_a_kernel_cannot_do_runs_on_a_slower_one(name: str) -> None:
+def test_what_a_kernel_cannot_do_runs_on_a_slower_one(name: str, dtype: torch.dtype) -> None:
     """A3.53: without a backend named, a refusal is a choice and never an error, and warns of nothing."""
-    call = CASES[name].make(torch.float32)
+    call = CASES[name].make(dtype)
+    fastest = next(b.name for b in backends.TABLE if CASES[name].refusal(b.name, dtype) is None)
+    assert fastest == "blocked" or (fastest == "native" and dtype == torch.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        within(call.run(None).out, call.run("blocked").out, 0.0, "out")
-    assert hw.explain(call.q, call.k, call.v, **call.options).chosen == "blocked"
+        within(call.run(None).out, call.run(fastest).out, 0.0, "out")
+    assert hw.explain(call.q, call.k, call.v, **call.options).chosen == fastest
 
 
 def test_falling_back_to_the_quadratic_form_warns_once_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

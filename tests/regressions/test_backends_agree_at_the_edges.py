@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from native_here import NATIVE
 
 import headwise as hw
 
@@ -19,7 +20,7 @@ def test_scores_too_large_for_float32(size: float, sign: float):
         torch.testing.assert_close(a, b, equal_nan=True)
 
 
-@pytest.mark.parametrize("backend", ["reference", "blocked"])
+@pytest.mark.parametrize("backend", ["reference", "blocked", NATIVE])
 def test_a_gate_of_zero_takes_no_gradient_from_a_head_of_nan(backend: str):
     x = torch.randn(1, 2, 3, 4)
     v = x.clone()

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from native_here import NATIVE
 
 import headwise as hw
 
 
-@pytest.mark.parametrize("backend", [None, "blocked", "reference"])
+@pytest.mark.parametrize("backend", [NATIVE, "sdpa", "blocked", "reference"])
 def test_a_call_has_the_precision_of_its_operands(backend: str | None):
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 4, 33, 16) * 3 for _ in range(3))

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from native_here import NATIVE
 
 import headwise as hw
 
 
-@pytest.mark.parametrize("backend", ["blocked", "sdpa"])
+@pytest.mark.parametrize("backend", ["blocked", NATIVE, "sdpa"])
 def test_a_length_that_moves_on_is_noticed(backend: str):
     x = torch.randn(2, 1, 4, 4, requires_grad=True)
     lengths = torch.tensor([2, 4])
@@ -16,10 +17,11 @@ def test_a_length_that_moves_on_is_noticed(backend: str):
         out.sum().backward()
 
 
-def test_positions_that_move_on_are_noticed():
+@pytest.mark.parametrize("backend", ["blocked", NATIVE])
+def test_positions_that_move_on_are_noticed(backend: str):
     x = torch.randn(2, 1, 4, 4, requires_grad=True)
     q_start = torch.tensor([0, 1])
-    out = hw.attention(x, x, x, mask=hw.Causal() & hw.Window(1), q_start=q_start, backend="blocked")
+    out = hw.attention(x, x, x, mask=hw.Causal() & hw.Window(1), q_start=q_start, backend=backend)
     q_start += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()

@@ -4,13 +4,14 @@ import sys
 
 import pytest
 import torch
+from native_here import NATIVE
 
 import headwise as hw
 
-BOTH = pytest.mark.parametrize("backend", ["reference", "blocked"])
+EACH = pytest.mark.parametrize("backend", ["reference", "blocked", NATIVE])
 
 
-@pytest.mark.parametrize("backend", ["reference", "blocked", "sdpa"])
+@pytest.mark.parametrize("backend", ["reference", "blocked", NATIVE, "sdpa"])
 @pytest.mark.parametrize("huge", [3e38, -3.4e38])
 def test_a_hidden_value_may_be_huge(backend: str, huge: float):
     q = torch.zeros(1, 1, 2, 1, requires_grad=True)
@@ -21,7 +22,7 @@ def test_a_hidden_value_may_be_huge(backend: str, huge: float):
     assert torch.equal(grad, torch.zeros_like(grad))
 
 
-@BOTH
+@EACH
 def test_a_gradient_of_nan_at_an_empty_row_goes_nowhere(backend: str):
     q, k, v = (torch.randn(1, 1, 2, 4, requires_grad=True) for _ in range(3))
     bias = torch.randn(2, 2, requires_grad=True)
@@ -33,7 +34,7 @@ def test_a_gradient_of_nan_at_an_empty_row_goes_nowhere(backend: str):
         assert torch.isfinite(grad).all()
 
 
-@BOTH
+@EACH
 def test_a_gate_of_zero_takes_no_gradient_for_any_operand(backend: str):
     q, k = (torch.randn(1, 1, 3, 4, requires_grad=True) for _ in range(2))
     v = torch.full((1, 1, 3, 4), float("nan"))
@@ -42,7 +43,7 @@ def test_a_gate_of_zero_takes_no_gradient_for_any_operand(backend: str):
         assert torch.equal(grad, torch.zeros_like(grad))
 
 
-@BOTH
+@EACH
 def test_entropy_of_a_spread_that_leaves_float32(backend: str):
     q = torch.ones(1, 1, 2, 1)
     k = torch.tensor([3e38, -3e38]).reshape(1, 1, 2, 1)
@@ -60,7 +61,7 @@ def test_entropy_of_a_spread_that_leaves_float32(backend: str):
         hw.Padding(2**70),
     ],
 )
-@BOTH
+@EACH
 def test_a_width_without_end_is_no_limit(mask: hw.spec.Mask, backend: str):
     x = torch.randn(1, 1, 4, 4)
     wanted = hw.attention(x, x, x, backend="reference")
@@ -75,7 +76,7 @@ def test_positions_and_caps_have_a_range():
         hw.SoftCap(1e39)
 
 
-@BOTH
+@pytest.mark.parametrize("backend", ["reference", "blocked"])
 def test_a_rule_may_work_in_place(backend: str):
     x = torch.randn(1, 1, 4, 4, requires_grad=True)
     inside = hw.ScoreRule(lambda score, b, h, i, j: score.mul_(2).add_(1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from native_here import NATIVE
 
 import headwise as hw
 
@@ -26,8 +27,13 @@ def test_a_later_rule_makes_no_nan_of_it(backend: str) -> None:
     assert bool((grads[1][:, :, 1] == 0).all())
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("hides", ["rule", "bias"])
+@pytest.mark.parametrize(
+    ("backend", "hides"),
+    [
+        *((backend, hides) for backend in BACKENDS for hides in ("rule", "bias")),
+        pytest.param(*NATIVE.values, "bias", marks=NATIVE.marks),
+    ],
+)
 def test_a_later_rule_does_not_bring_it_back(backend: str, hides: str) -> None:
     x = torch.zeros(1, 1, 3, 2)
     column = torch.tensor([0.0, -INF, 0.0])

@@ -5,13 +5,14 @@ import weakref
 
 import pytest
 import torch
+from native_here import NATIVE
 from torch.utils.checkpoint import checkpoint
 
 import headwise as hw
 from headwise.spec import Geometry
 
 
-@pytest.mark.parametrize("backend", ["sdpa", "blocked", "reference"])
+@pytest.mark.parametrize("backend", [NATIVE, "sdpa", "blocked", "reference"])
 def test_checkpointing_frees_the_operands(backend: str):
     made: list[weakref.ref[torch.Tensor]] = []
 
