@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from headwise.backends import Backend, Blocked, Reference, Result, RowFacts, all_reasons, choose
+from headwise.backends import Backend, Reference, Result, all_reasons, choose
 from headwise.backends.tiling import tiles_counted
+from headwise.border import obstacle, traced
+from headwise.errors import UnsupportedError, sentence
+from headwise.gradients import computed, detached
 from headwise.pattern import Pattern, answer
-from headwise.plan import Plan, make_plan
-from headwise.products import as_given, may_be_extreme
+from headwise.plan import Plan, check_gate, make_plan
+from headwise.products import as_given
 from headwise.spec import AttentionSpec, Mask, Rules
+from headwise.tracing import break_graph, followed, uncompiled
 
 __all__ = ["Attended", "Explanation", "attend", "attention", "explain"]
 
 BackendLike = str | Backend | None
-
-
-Call = TypeVar("Call", bound=Callable[..., Any])
-
-
-def _uncompiled(fn: Call) -> Call:
-    """Lets torch.compile leave a call as it is, one break in its graph: planning and tiling branch on numbers.
-
-    torch.compiler.disable loads the compiler, which half of all programs never need, so it is asked on first use.
-    """
-
-    @functools.wraps(fn)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return torch.compiler.disable(fn)(*args, **kwargs)
-        return fn(*args, **kwargs)
-
-    return cast("Call", call)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +75,6 @@ class Explanation:
         return "\n".join(lines + list(self.notes))
 
 
-@_uncompiled
 def attention(
     q: Tensor,
     k: Tensor,
@@ -140,11 +124,13 @@ def attention(
         torch.Size([2, 8, 5, 16])
     """
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
-    plan = make_plan("attention", q, k, v, spec)
-    return _run("attention", plan, backend)[0]
+    if followed(q, k, v):
+        return _followed(q, k, v, spec, backend)
+    return _attention(q, k, v, spec, backend)
 
 
-@_uncompiled
+# A Pattern is a lazy object of Python and an observer any object whose methods see tiles: no graph holds them.
+@uncompiled("attend: a pattern and the answers of observers are no tensors, which torch.compile cannot put in a graph")
 def attend(
     q: Tensor,
     k: Tensor,
@@ -186,13 +172,14 @@ def attend(
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
     plan = make_plan("attend", q, k, v, spec, observe)
     out, lse, result = _run("attend", plan, backend)
-    bare = _detached(plan)
+    bare = detached(plan)
     facts = None if result.facts is None else type(result.facts)(*(fact.detach() for fact in result.facts))
     definition = backend == "reference" or isinstance(backend, Reference)
     seen = answer(bare, facts, definition=definition)
     return Attended(out, lse.float() if plan.dtype != torch.float64 else lse, Pattern.of_plan(bare, facts), seen)
 
 
+@uncompiled("explain: an explanation is no tensor, which torch.compile cannot put in a graph")
 def explain(
     q: Tensor,
     k: Tensor,
@@ -258,35 +245,37 @@ def _size(plan: Plan) -> str:
     return f"{size:.3g} {unit}"
 
 
-def _detached(plan: Plan) -> Plan:
-    """The plan over the same numbers without their graph."""
-    v = None if plan.v is None else plan.v.detach()
-    return plan.rebind(plan.q.detach(), plan.k.detach(), v, [p.detach() for p in plan.parameters])
+def _attention(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: BackendLike) -> Tensor:
+    return _run("attention", make_plan("attention", q, k, v, spec), backend)[0]
+
+
+def _followed(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: BackendLike) -> Tensor:
+    """The output of a call that torch compiles, exports or transforms: by the operator, which stays closed to it."""
+    if not torch.compiler.is_compiling() and (backend == "reference" or isinstance(backend, Reference)):
+        return _attention(q, k, v, spec, backend)  # plain torch, which every transform of torch's follows by itself
+    why = obstacle(q, k, v, spec, backend)
+    if why and torch.compiler.is_dynamo_compiling():
+        break_graph(_not_followed(why))
+        return torch.compiler.disable(_attention)(q, k, v, spec, backend)
+    if why:
+        raise UnsupportedError(_not_followed(why))
+    if spec.gate is not None:
+        check_gate("attention", q, k, v, spec.gate)
+    out, _ = traced(q, k, v, spec, backend)  # type: ignore[arg-type]  # a backend that is no name is an obstacle
+    return out if spec.gate is None else _gated(out, spec.gate, q.dtype)
+
+
+def _not_followed(why: str) -> str:
+    rule = "what torch compiles, exports or transforms is handed over in words, numbers and tensors"
+    return sentence("attention", why, rule, todo="Say it with another mask, rule or backend, or call it outside.")
 
 
 def _run(who: str, plan: Plan, wanted: BackendLike) -> tuple[Tensor, Tensor, Result]:
     """Output (gated), lse and the backend's result."""
     backend = choose(who, plan, wanted)
     with as_given(plan.geometry.device):
-        out, lse, result = _computed(plan, backend)
+        out, lse, result = computed(plan, backend)
         return (out if plan.spec.gate is None else _gated(out, plan.spec.gate, plan.dtype)), lse, result
-
-
-def _computed(plan: Plan, backend: Backend) -> tuple[Tensor, Tensor, Result]:
-    assert plan.v is not None
-    tracked = torch.is_grad_enabled() and any(x.requires_grad for x in (plan.q, plan.k, plan.v, *plan.parameters))
-    if isinstance(backend, Reference):
-        result = backend.forward(plan)  # plain torch: autograd needs no help
-        out, lse = result.out, result.lse
-    elif tracked:
-        box: list[Result] = []
-        out, lse = _Differentiable.apply(plan, backend, box, plan.q, plan.k, plan.v, *plan.parameters)
-        result = box[0]
-    else:
-        with torch.no_grad():
-            result = backend.forward(plan)
-        out, lse = result.out, result.lse
-    return out, lse, result
 
 
 def _gated(out: Tensor, gate: Tensor, dtype: torch.dtype) -> Tensor:
@@ -294,59 +283,3 @@ def _gated(out: Tensor, gate: Tensor, dtype: torch.dtype) -> Tensor:
     wide = gate.to(dtype)[..., None, None] if gate.dim() < 3 else gate.to(dtype)[..., None]
     kept = torch.where((wide == 0) & ~torch.isfinite(out), torch.zeros((), dtype=out.dtype, device=out.device), out)
     return (kept * wide).to(out.dtype)
-
-
-def _watched(plan: Plan) -> list[Tensor]:
-    """The mask's tensors that count their versions; those made in inference mode do not, and cannot be saved."""
-    return [tensor for tensor in plan.conditions() if not tensor.is_inference()]
-
-
-class _Differentiable(torch.autograd.Function):
-    """One node in autograd's graph for a backend's forward and backward; second derivatives through the reference."""
-
-    @staticmethod
-    def forward(ctx: Any, plan: Plan, backend: Backend, box: list[Result], *tensors: Tensor) -> tuple[Tensor, Tensor]:
-        bare = _detached(plan)
-        result = backend.forward(bare)
-        box.append(result)
-        # Only what torch saves may hold the operands: then checkpointing and its hooks free them.
-        ctx.plan, ctx.backend = bare.hollow(), backend
-        ctx.has_facts = result.facts is not None
-        # The mask's tensors ride along so that torch notices when one is overwritten before backward reads it again.
-        ctx.save_for_backward(*tensors, result.out, result.lse, *(result.facts or ()), *_watched(bare))
-        ctx.set_materialize_grads(False)
-        return result.out, result.lse
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        grad_out, grad_lse = grads
-        needs = ctx.needs_input_grad[3:]
-        if grad_out is None and grad_lse is None:
-            return (None,) * (3 + len(needs))
-        saved = ctx.saved_tensors
-        tensors, rest = saved[: len(needs)], saved[len(needs) :]
-        plan = ctx.plan.rebind(tensors[0], tensors[1], tensors[2], tensors[3:])
-        with as_given(plan.geometry.device):
-            if torch.is_grad_enabled():
-                found = Reference().backward(plan, Result(rest[0], rest[1], None), grad_out, grad_lse, needs)
-            else:
-                found = _first_derivatives(ctx, _detached(plan), rest, grad_out, grad_lse, needs)
-        return (None, None, None, found.q, found.k, found.v, *found.parameters)
-
-
-def _first_derivatives(
-    ctx: Any,
-    plan: Plan,
-    rest: Sequence[Tensor],
-    grad_out: Tensor | None,
-    grad_lse: Tensor | None,
-    needs: Sequence[bool],
-) -> Any:
-    backend: Backend = ctx.backend
-    facts = RowFacts(*rest[2:5]) if ctx.has_facts else None
-    result = Result(rest[0], rest[1], facts)
-    assert plan.v is not None
-    if facts is None and (grad_lse is not None or grad_out is None or may_be_extreme(plan.v, grad_out, 1.0)):
-        backend = Blocked()
-        result = backend.forward(plan)
-    return backend.backward(plan, result, grad_out, grad_lse, needs)

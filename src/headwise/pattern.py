@@ -33,8 +33,11 @@ from headwise.plan import Plan, make_plan
 from headwise.products import as_given
 from headwise.spec import AttentionSpec, Mask, Rules
 from headwise.spec.geometry import span
+from headwise.tracing import uncompiled
 
 __all__ = ["DENSE_LIMIT", "Pattern", "answer"]
+
+_NO_TENSOR = "Pattern: a pattern is no tensor, which torch.compile cannot put in a graph"
 
 DENSE_LIMIT = 2**26  # cells that to_dense hands out: 256 MiB of float32
 
@@ -117,6 +120,7 @@ class Pattern:
                 [0.2000, 0.2000, 0.2000, 0.2000]])
     """
 
+    @uncompiled(_NO_TENSOR)
     def __init__(
         self,
         q: Tensor,
@@ -203,6 +207,7 @@ class Pattern:
         """
         return self._ask(list(observers))
 
+    @uncompiled(_NO_TENSOR)
     def _ask(self, observers: list[Any], batch: slice | None = None, heads: slice | None = None) -> dict[str, Any]:
         self._check_fresh()
         questions = named(observers)

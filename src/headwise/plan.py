@@ -18,8 +18,9 @@ from headwise.spec import AttentionSpec, Cells, Geometry, Intervals, Mask, Rules
 from headwise.spec.checks import FAR, is_integer
 from headwise.spec.dropout import draw_seed
 from headwise.spec.pieces import Piece, pieces_of
+from headwise.tracing import number, readable
 
-__all__ = ["Chunk", "Plan", "make_plan"]
+__all__ = ["Chunk", "Plan", "check_gate", "make_plan"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +217,7 @@ def make_plan(
     for observer in observers.values():
         if isinstance(observer, Observer):
             observer.check(geometry, v is not None)
-    seed = draw_seed() if draw and spec.dropout > 0 else None
+    seed = number(draw_seed()) if draw and spec.dropout > 0 else None
     return Plan(q, k, v, spec, geometry, scale, kv_heads, seed, observers)
 
 
@@ -303,7 +304,7 @@ def _q_start(call: _Call, given: Any, B: int, T: int, S: int) -> int | Tensor:
         raise call.error(SpecError, shown, f"q_start is an int or an integer tensor [B={B}]")
     if given.dim() == 0:
         return _q_start(call, int(given), B, T, S)
-    if given.device.type == "cpu" and given.numel() and int(given.abs().max()) > FAR:
+    if given.device.type == "cpu" and given.numel() and readable(given) and int(given.abs().max()) > FAR:
         raise call.error(SpecError, f"q_start is {given.tolist()}", f"a position lies between -{FAR} and {FAR}")
     if given.device != call.q.device:
         raise call.error(ShapeError, f"q_start is on {given.device}, q on {call.q.device}", _ONE_DEVICE)
@@ -343,6 +344,13 @@ def _check_options(call: _Call, spec: AttentionSpec, geometry: Geometry) -> None
         spec.mask.check(geometry)
     for rule in spec.scores:
         rule.check(geometry)
+
+
+def check_gate(who: str, q: Tensor, k: Tensor, v: Tensor, gate: Any) -> None:
+    """Checks a gate alone, for a call whose other options are checked elsewhere."""
+    if q.dim() == 4:
+        B, H, T, _ = q.shape
+        _check_vector(_Call(who, q, k, v), "gate", gate, ((H,), (B, H), (B, H, T)))
 
 
 def _check_vector(call: _Call, name: str, value: Any, allowed: tuple[tuple[int, ...], ...]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headwise.tracing import readable
+
 __all__ = ["all_finite", "as_given", "finite_part", "may_be_extreme", "visible_product"]
 
 
@@ -19,7 +21,7 @@ def as_given(device: torch.device) -> contextlib.AbstractContextManager[Any]:
 
 
 def all_finite(*tensors: Tensor | None) -> bool:
-    """Whether no tensor holds a NaN or an infinity.
+    """Whether no tensor holds a NaN or an infinity; False where that cannot be seen.
 
     The sum of finite numbers is finite unless it overflows, so one cheap pass settles nearly every case.
     """
@@ -27,6 +29,8 @@ def all_finite(*tensors: Tensor | None) -> bool:
         if tensor is None or tensor.numel() == 0:
             continue
         plain = tensor.detach()
+        if not readable(plain):
+            return False
         if not bool(torch.isfinite(plain.sum(dtype=_at_least_float32(plain)))) and not bool(
             torch.isfinite(plain).all()
         ):
@@ -39,6 +43,8 @@ def may_be_extreme(q: Tensor, k: Tensor, scale: float) -> bool:
 
     By Cauchy and Schwarz no score is larger than the product of the two tensors' norms, which one pass over each gives.
     """
+    if not (readable(q) and readable(k)):
+        return True
     norms = [torch.linalg.vector_norm(x.detach(), dtype=_at_least_float32(x)) for x in (q, k)]
     bound = abs(scale) * float(norms[0]) * float(norms[1])
     return not bound < (1e300 if q.dtype == torch.float64 else 1e38)

@@ -17,12 +17,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2] / "src" / "headwise"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors",),
+    ("errors", "tracing"),
     ("spec",),
     ("products",),
     ("observers",),
     ("plan",),
     ("backends",),
+    ("gradients",),
+    ("border",),
     ("ops", "pattern"),
     ("nn",),
     ("models",),

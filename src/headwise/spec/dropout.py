@@ -21,19 +21,19 @@ def _mix(x: Tensor) -> Tensor:
     return x ^ (x >> 15)
 
 
-def draw_seed() -> int:
-    """A 62-bit seed from torch's default generator, so that torch.manual_seed repeats the dropped cells."""
-    return int(torch.randint(0, 2**62, (), dtype=torch.int64))
+def draw_seed() -> Tensor:
+    """A 62-bit seed, int64 [], from torch's default generator, so that torch.manual_seed repeats the dropped cells."""
+    return torch.randint(0, 2**62, (), dtype=torch.int64)
 
 
-def kept(seed: int, dropout: float, cells: Cells) -> Tensor:
+def kept(seed: int | Tensor, dropout: float, cells: Cells) -> Tensor:
     """Which cells survive: bool [b, h, n, m], each True with probability ``1 - dropout``.
 
     The seed's two words and b, h, i are mixed into two 32-bit row words r0, r1; cell j survives where
     ``mix(mix(r0 + 0x9E3779B9 * j) ^ r1) >= round(dropout * 2**32)``.
     """
     low, high = seed & _WORD, seed >> 32
-    row = torch.full((), low, dtype=torch.int64, device=cells.geometry.device)
+    row = torch.as_tensor(low, dtype=torch.int64, device=cells.geometry.device)
     for index in (cells.b, cells.h, cells.i):
         row = _mix((row * 0x9E3779B9 + index + 1) & _WORD)
     other = _mix(row ^ high)

@@ -12,6 +12,7 @@ from headwise.spec.checks import bool_only, column, fits, int_vector, is_integer
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals, runs_of_equal, runs_of_true
 from headwise.spec.masks import Mask
+from headwise.tracing import uncompiled
 
 __all__ = ["Documents", "Padding"]
 
@@ -190,6 +191,9 @@ class Documents(Mask):
         return Intervals(bounds, exact, lo.shape[-1])
 
 
+@uncompiled(
+    "Documents.from_offsets: how many tokens there are stands in the offsets; make the mask outside of the graph"
+)
 def _ids_from(name: str, offsets: Tensor) -> Tensor:
     good = (
         is_integer(offsets)

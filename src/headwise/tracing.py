@@ -1,0 +1,73 @@
+"""What torch may do with a call besides running it: compile it, map it, or hand it tensors that hold no numbers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+__all__ = ["break_graph", "followed", "number", "readable", "uncompiled"]
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def followed(*operands: Any) -> bool:
+    """Whether torch follows a call rather than only runs it: compiled, exported, transformed, or without numbers."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or torch.autograd.forward_ad._current_level >= 0
+        or any(isinstance(x, Tensor) and not readable(x) for x in operands)
+    )
+
+
+def readable(x: Tensor) -> bool:
+    """Whether a tensor's numbers can be looked at: not where vmap maps it, a compiler traces it, or it has none."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        if torch._C._functorch.is_batchedtensor(x):
+            return False
+        x = torch._C._functorch.get_unwrapped(x)
+    return not x.is_meta and (type(x) is Tensor or not isinstance(x, _WITHOUT_NUMBERS))
+
+
+_WITHOUT_NUMBERS = (
+    torch._subclasses.fake_tensor.FakeTensor,
+    torch._subclasses.functional_tensor.FunctionalTensor,
+)
+
+
+def number(x: Tensor) -> Any:
+    """A tensor of one integer as an int; as it is, which computes alike, where it cannot be looked at."""
+    return int(x) if readable(x) else x
+
+
+# Before 2.7 a break in the graph could not say why.
+_BREAKS_SAY_WHY = [int(n) for n in torch.__version__.split(".")[:2]] >= [2, 7]
+
+
+def break_graph(why: str) -> None:
+    """Ends torch.compile's graph here; under ``fullgraph=True`` that is an error, which says why."""
+    if _BREAKS_SAY_WHY:
+        torch._dynamo.graph_break(msg=why)
+
+
+def uncompiled(why: str) -> Callable[[Call], Call]:
+    """Lets torch.compile leave a function as it is, one break in its graph.
+
+    torch.compiler.disable loads the compiler, which half of all programs never need, so it is asked on first use.
+    """
+
+    def decorate(fn: Call) -> Call:
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_dynamo_compiling():
+                break_graph(why)
+                return torch.compiler.disable(fn)(*args, **kwargs)
+            return fn(*args, **kwargs)
+
+        return cast("Call", call)
+
+    return decorate
