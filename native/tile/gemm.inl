@@ -1,7 +1,8 @@
 // The one product everything is made of: C [rows, n] (+)= A [rows, k] B [k, n], a register-blocked tile at a time.
 //
 // A is read one number at a time and broadcast, B in vectors. Each element of C is summed over k in order, one fused
-// multiply-add a step, whatever the tile, so how work is cut never changes a bit.
+// multiply-add a step, whatever the tile of rows and columns; terms of 0 before or behind change no bit. What C held is
+// added last: the rounding of a sum grows with its length, and sums of sums are shorter.
 
 struct MulFloats { // an element is a float
     static constexpr int width = 1;
@@ -16,7 +17,7 @@ inline void product_tile(const float *a, int64_t row, int64_t step, const float 
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) sum[r][v] = ADD ? load(c + r * c_row + v * LANES) : vf{};
+        for (int v = 0; v < V; ++v) sum[r][v] = vf{};
     for (int64_t p = 0; p < k; ++p) {
         vf right[V];
 #pragma GCC unroll 8
@@ -33,7 +34,10 @@ inline void product_tile(const float *a, int64_t row, int64_t step, const float 
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) store(c + r * c_row + v * LANES, SCALE ? sum[r][v] * scale : sum[r][v]);
+        for (int v = 0; v < V; ++v) {
+            const vf found = SCALE ? sum[r][v] * scale : sum[r][v];
+            store(c + r * c_row + v * LANES, ADD ? load(c + r * c_row + v * LANES) + found : found);
+        }
 }
 
 template <class Mul, int V, bool ADD, bool SCALE>
