@@ -204,11 +204,12 @@ def make_plan(
     """
     call = _Call(who, q, k, v)
     _check_operands(call)
-    spec = replace(spec, scores=_scores(call, spec.scores))
+    scores = _scores(call, spec.scores)
     (B, H, T, D), (_, Hk, S, _) = q.shape, k.shape
     E = D if v is None else v.shape[-1]
     kv_heads = _kv_heads(call, spec.kv_heads, H, Hk)
-    spec = replace(spec, kv_heads=None if spec.kv_heads is None else kv_heads)
+    if scores is not spec.scores or spec.kv_heads is not None:
+        spec = replace(spec, scores=scores, kv_heads=None if spec.kv_heads is None else kv_heads)
     q_start = _q_start(call, spec.q_start, B, T, S)
     geometry = Geometry(B, H, Hk, T, S, D, E, q_start, q.device)
     scale = _scale(call, spec.scale, D)

@@ -13,11 +13,14 @@ from headwise.tracing import readable
 __all__ = ["all_finite", "as_given", "finite_part", "may_be_extreme", "visible_product"]
 
 
+_AS_IT_IS = contextlib.nullcontext()
+
+
 def as_given(device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """Switches autocast off: a product here has the precision of its operands, whatever surrounds the call."""
     if torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
-    return contextlib.nullcontext()
+    return _AS_IT_IS
 
 
 def all_finite(*tensors: Tensor | None) -> bool:

@@ -20,7 +20,7 @@ def followed(*operands: Any) -> bool:
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()
         or torch.autograd.forward_ad._current_level >= 0
-        or any(isinstance(x, Tensor) and not readable(x) for x in operands)
+        or any(isinstance(x, Tensor) and (x.is_meta or isinstance(x, _WITHOUT_NUMBERS)) for x in operands)
     )
 
 
@@ -30,7 +30,7 @@ def readable(x: Tensor) -> bool:
         if torch._C._functorch.is_batchedtensor(x):
             return False
         x = torch._C._functorch.get_unwrapped(x)
-    return not x.is_meta and (type(x) is Tensor or not isinstance(x, _WITHOUT_NUMBERS))
+    return not (x.is_meta or isinstance(x, _WITHOUT_NUMBERS))
 
 
 _WITHOUT_NUMBERS = (

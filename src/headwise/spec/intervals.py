@@ -51,16 +51,18 @@ class Intervals:
 
     @staticmethod
     def between(geometry: Geometry, ends: Callable[[slice, slice], tuple[Tensor | int, Tensor | int]]) -> Intervals:
-        """One run a query from ``ends(batch, rows) -> lo, hi``, ints or tensors that broadcast to [b, n]."""
+        """One run a query from ``ends(batch, rows) -> lo, hi``, ints or int64 tensors [b or 1, n or 1]."""
 
         def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
-            n = rows.stop - rows.start
-            out = []
-            for end in ends(batch, rows):
-                tensor = torch.as_tensor(end, dtype=torch.int64, device=geometry.device)
-                tensor = tensor.reshape((1,) * (2 - tensor.dim()) + tuple(tensor.shape))
-                out.append(tensor.clamp(0, geometry.S).expand(tensor.shape[0], n)[..., None])
-            lo, hi = torch.broadcast_tensors(*out)
+            n, S = rows.stop - rows.start, geometry.S
+            lo, hi = (
+                end.clamp(0, S).expand(-1, n)[..., None]
+                if isinstance(end, Tensor)
+                else torch.full((1, 1, 1), min(max(end, 0), S), device=geometry.device).expand(1, n, 1)
+                for end in ends(batch, rows)
+            )
+            if len(lo) != len(hi):
+                lo, hi = torch.broadcast_tensors(lo, hi)
             return lo, hi
 
         return Intervals(bounds)
@@ -93,6 +95,8 @@ class Intervals:
         def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
             lo_a, hi_a = self.bounds(batch, rows)
             lo_b, hi_b = other.bounds(batch, rows)
+            if self.runs == other.runs == 1:
+                return torch.maximum(lo_a, lo_b), torch.minimum(hi_a, hi_b)
             lo = torch.maximum(lo_a[..., :, None], lo_b[..., None, :]).flatten(-2)
             hi = torch.minimum(hi_a[..., :, None], hi_b[..., None, :]).flatten(-2)
             return _alive(lo, hi)
@@ -161,8 +165,13 @@ def hull_of(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
 
 def runs_of_true(keep: Tensor) -> tuple[Tensor, Tensor]:
     """Runs of True along the last axis of a bool [b, S]: lo, hi int64 [b, K], padded with empty runs (0, 0)."""
-    padded = torch.nn.functional.pad(keep.to(torch.int8), (1, 1))
+    padded = torch.nn.functional.pad(keep.view(torch.int8), (1, 1))
     step = padded[:, 1:] - padded[:, :-1]
+    if keep.numel():
+        # Where as many keys lie between the first rise and the first fall as there are, there is no second run.
+        lo, hi = step.argmax(-1), step.argmin(-1)
+        if torch.equal(hi - lo, keep.sum(-1)):
+            return lo[:, None], hi[:, None]
     return _table((step == 1).nonzero(), keep.shape[0]), _table((step == -1).nonzero(), keep.shape[0])
 
 

@@ -7,6 +7,7 @@ Every mask is a small frozen value. It says the same thing twice: ``keep(cells)`
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -49,13 +50,8 @@ class Mask:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """The tensors that the mask holds; they are not copied."""
-        found = []
-        for part in self.parts():
-            for field in fields(part):  # type: ignore[arg-type]
-                value = getattr(part, field.name)
-                if isinstance(value, Tensor):
-                    found.append(value)
-        return tuple(found)
+        held = (getattr(part, name) for part in self.parts() for name in _names(type(part)))
+        return tuple(value for value in held if isinstance(value, Tensor))
 
     def mapped(self, fn: Callable[[Tensor], Tensor]) -> Mask:
         """The same mask over other tensors: each that it holds is replaced by ``fn`` of it."""
@@ -72,6 +68,12 @@ class Mask:
 
     def __ror__(self, other: Any) -> Mask:
         return Or((_a_mask(other, "|"), self))
+
+
+@functools.cache
+def _names(kind: Any) -> tuple[str, ...]:
+    """The names of a class's fields."""
+    return tuple(field.name for field in fields(kind))
 
 
 def with_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:

@@ -37,6 +37,8 @@ def pieces_of(intervals: Intervals, geometry: Geometry) -> list[Piece] | None:
     """One piece a batch row, one for all of them where they agree, none for a row without keys; None where not so."""
     if not intervals.exact:
         return None
+    if geometry.T == 1 and intervals.runs == 1:
+        return _one_query(intervals, geometry)
     shapes = [_Shape() for _ in range(geometry.B)]
     for start in range(0, geometry.T, ROWS):
         lo, hi = intervals.bounds(slice(0, geometry.B), slice(start, min(start + ROWS, geometry.T)))
@@ -47,6 +49,15 @@ def pieces_of(intervals: Intervals, geometry: Geometry) -> list[Piece] | None:
             return None
     every = slice(0, geometry.B)
     return [shape.piece(every if len(shapes) == 1 else slice(b, b + 1)) for b, shape in enumerate(shapes) if shape.rows]
+
+
+def _one_query(intervals: Intervals, geometry: Geometry) -> list[Piece]:
+    """The pieces of a decoding step: whatever one run of keys one query sees is a rectangle."""
+    every, row = slice(0, geometry.B), slice(0, 1)
+    starts, stops = (end.flatten().tolist() for end in intervals.bounds(every, row))
+    runs = [slice(start, stop) for start, stop in zip(starts, stops, strict=True)]
+    batches = [every] if len(runs) == 1 else [slice(b, b + 1) for b in range(geometry.B)]
+    return [Piece(batch, row, keys, False) for batch, keys in zip(batches, runs, strict=True) if keys.start < keys.stop]
 
 
 class _Shape:
