@@ -20,12 +20,19 @@ class Report {
     bool failed() const { return faults_ > 0; }
     const std::string &first() const { return first_; }
     double used() const { return used_; }
+    const std::string &worst() const { return worst_; }
 
   private:
     int64_t faults_ = 0;
     double used_ = 0; // the largest error, in slacks
-    std::string first_;
+    std::string first_, worst_;
 };
+
+// Equal bit by bit, but for the kinds of NaN.
+bool same(double a, double b);
+
+// Whether the kernels multiply pairs of this dtype, and so round p and dS to it.
+bool in_pairs(const Kernels &kernels, Dtype dtype);
 
 struct Options {
     int threads;
@@ -33,5 +40,7 @@ struct Options {
 
 void check_forward(const Kernels &kernels, const Problem &problem, Random &random, const Options &options,
                    Report &report);
+void check_backward(const Kernels &kernels, const Problem &problem, Random &random, const Options &options,
+                    Report &report);
 
 } // namespace check

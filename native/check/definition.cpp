@@ -15,8 +15,6 @@ using headwise::Runs;
 
 namespace {
 
-constexpr double kUnit = 0x1p-24; // one rounding of float32
-
 std::vector<double> decode(const Tensor &x) {
     std::vector<double> values;
     for (int64_t b = 0; b < x.shape[0]; ++b)
@@ -71,14 +69,16 @@ bool in_mask(const Call &call, int64_t b, int64_t h, int64_t i, int64_t j) {
     return stack.empty() || stack.back();
 }
 
-// The rule on a score; false where it hides the cell.
-bool apply(const Call &call, const Rule &rule, int64_t b, int64_t h, int64_t i, int64_t j, Number &score) {
+// The rule on a score; false where it hides the cell. `bent`: tanh, of a soft cap.
+bool apply(const Call &call, const Rule &rule, int64_t b, int64_t h, int64_t i, int64_t j, Number &score,
+           Number *bent) {
     const int64_t pos = call.q_start[b] + i;
     double added = 0;
     switch (rule.kind) {
     case RuleKind::soft_cap: {
-        const double bent = std::tanh(score.value / rule.cap);
-        score = {rule.cap * bent, score.slack * (1 - bent * bent) + kUnit * 8 * std::fabs(rule.cap * bent)};
+        const double t = std::tanh(score.value / rule.cap);
+        *bent = {t, score.slack / rule.cap * (1 - t * t) + kUnit * 7 * std::fabs(t)};
+        score = {rule.cap * t, rule.cap * bent->slack + kUnit * std::fabs(rule.cap * t)};
         return true;
     }
     case RuleKind::slopes:
@@ -124,8 +124,7 @@ Definition::Definition(const Problem &problem)
     : call(problem.call), q_(decode(problem.q)), k_(decode(problem.k)), v_(decode(problem.v)) {}
 
 void Definition::score(Row &row, int64_t b, int64_t h, int64_t i, int64_t j) const {
-    const double *q = q_.data() + ((b * call.H + h) * call.T + i) * call.D;
-    const double *k = k_.data() + ((b * call.Hk + call.kv_heads[h]) * call.S + j) * call.D;
+    const double *q = this->q(b, h, i), *k = this->k(b, h, j);
     double sum = 0, size = 0;
     for (int64_t d = 0; d < call.D; ++d) {
         sum += call.scale * q[d] * k[d];
@@ -133,7 +132,10 @@ void Definition::score(Row &row, int64_t b, int64_t h, int64_t i, int64_t j) con
     }
     Number score{sum, std::isfinite(size) ? kUnit * (2 * std::sqrt(double(call.D)) + 4) * size : 0};
     bool visible = true;
-    for (int32_t n = 0; n < call.rules; ++n) visible &= apply(call, call.rule[n], b, h, i, j, score);
+    for (int32_t n = 0; n < call.rules; ++n) {
+        Number *bent = row.bent[size_t(n)].empty() ? nullptr : &row.bent[size_t(n)][size_t(j)];
+        visible &= apply(call, call.rule[n], b, h, i, j, score, bent);
+    }
     row.visible[size_t(j)] = visible && score.value != -INFINITY;
     row.score[size_t(j)] = score.value;
     row.score_slack[size_t(j)] = score.slack;
@@ -144,6 +146,9 @@ Row Definition::row(int64_t b, int64_t h, int64_t i) const {
     Row row{};
     row.visible.resize(S);
     row.kept.resize(S, 1.0);
+    row.bent.resize(size_t(call.rules));
+    for (int32_t n = 0; n < call.rules; ++n)
+        if (call.rule[n].kind == RuleKind::soft_cap) row.bent[size_t(n)].resize(S);
     for (std::vector<double> *x : {&row.score, &row.score_slack, &row.p, &row.p_slack}) x->resize(S);
     for (int64_t j = 0; j < call.S; ++j) {
         if (!in_mask(call, b, h, i, j)) continue;
@@ -206,16 +211,14 @@ void Definition::softmax(Row &row, int64_t h) const {
 Number Definition::out(const Row &row, int64_t b, int64_t h, int64_t e, bool coarse) const {
     if (row.empty) return {0, 0};
     if (row.nan) return {NAN, 0};
-    const double *v = v_.data() + (b * call.Hk + call.kv_heads[h]) * call.S * call.E + e;
-    const double each = kUnit * (2 * std::sqrt(double(call.S)) + 8) + (coarse ? 0x1p-8 : 0);
-    double sum = 0, slack = 0;
+    Sum sum;
     for (int64_t j = 0; j < call.S; ++j) {
         if (!row.visible[size_t(j)]) continue;
-        const double weight = row.p[size_t(j)] * row.kept[size_t(j)], value = v[j * call.E];
-        sum += weight * value;
-        slack += std::fabs(value) * (row.p_slack[size_t(j)] * row.kept[size_t(j)] + weight * each);
+        const double weight = row.p[size_t(j)] * row.kept[size_t(j)], value = v(b, h, j)[e];
+        sum.add(weight * value, std::fabs(value) * row.p_slack[size_t(j)] * row.kept[size_t(j)]);
     }
-    return {sum, slack};
+    if (coarse) sum.slack += kCoarse * sum.size;
+    return sum.number();
 }
 
 } // namespace check

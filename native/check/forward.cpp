@@ -4,8 +4,6 @@
 #include "../driver/forward.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 namespace check {
 
@@ -34,8 +32,6 @@ struct Results {
     }
 };
 
-bool same(double a, double b) { return a == b ? std::signbit(a) == std::signbit(b) : std::isnan(a) && std::isnan(b); }
-
 // Whether batch row b of `some` has the bits of batch row `whole_b` of `all`, in the facts that both have.
 bool same_row(const Call &call, const Results &some, int64_t b, const Results &all, int64_t whole_b) {
     for (int64_t h = 0; h < call.H; ++h)
@@ -59,39 +55,11 @@ bool same_bits(const Call &call, const Results &some, const Results &all) {
     return true;
 }
 
-// The call of batch row b alone.
-Call alone(const Call &call, int64_t b) {
-    Call one = call;
-    one.B = 1;
-    for (Operand *x : {&one.q, &one.k, &one.v})
-        if (x->data) x->data = static_cast<char *>(x->data) + b * x->batch * size_of(x->dtype);
-    const auto move = [b](headwise::Plane &plane, int64_t size) {
-        if (plane.data) plane.data = static_cast<const char *>(plane.data) + b * plane.batch * size;
-    };
-    const auto move_runs = [b](headwise::Runs &runs) {
-        if (runs.count) runs.lo += b * runs.batch, runs.hi += b * runs.batch;
-    };
-    one.q_start += b;
-    move_runs(one.runs);
-    for (int32_t n = 0; n < one.nodes; ++n) {
-        headwise::MaskNode &node = one.mask[n];
-        move_runs(node.runs);
-        move(node.plane, 1);
-        if (node.q_ids) node.q_ids += b * node.q_batch, node.k_ids += b * node.k_batch;
-    }
-    for (int32_t n = 0; n < one.rules; ++n) {
-        headwise::Rule &rule = one.rule[n];
-        move(rule.plane, size_of(rule.plane.dtype));
-        if (rule.kind == headwise::RuleKind::slopes) rule.values += b * rule.batch;
-    }
-    return one;
-}
-
 void compare(const Kernels &kernels, const Problem &problem, const Results &got, Report &report) {
     const Definition definition(problem);
     const Call &call = problem.call;
     const Dtype dtype = got.out.operand.dtype;
-    const bool coarse = dtype == Dtype::bf16 && std::strcmp(kernels.name, "avx512_bf16") == 0;
+    const bool coarse = in_pairs(kernels, dtype);
     for (int64_t b = 0; b < call.B; ++b)
         for (int64_t h = 0; h < call.H; ++h)
             for (int64_t i = 0; i < call.T; ++i) {

@@ -207,6 +207,33 @@ Tensor draw_tensor(Random &random, const int64_t (&shape)[4], Dtype dtype, bool 
     return x;
 }
 
+Call alone(const Call &call, int64_t b) {
+    Call one = call;
+    one.B = 1;
+    for (Operand *x : {&one.q, &one.k, &one.v})
+        if (x->data) x->data = static_cast<char *>(x->data) + b * x->batch * size_of(x->dtype);
+    const auto move = [b](headwise::Plane &plane, int64_t size) {
+        if (plane.data) plane.data = static_cast<const char *>(plane.data) + b * plane.batch * size;
+    };
+    const auto move_runs = [b](headwise::Runs &runs) {
+        if (runs.count) runs.lo += b * runs.batch, runs.hi += b * runs.batch;
+    };
+    one.q_start += b;
+    move_runs(one.runs);
+    for (int32_t n = 0; n < one.nodes; ++n) {
+        headwise::MaskNode &node = one.mask[n];
+        move_runs(node.runs);
+        move(node.plane, 1);
+        if (node.q_ids) node.q_ids += b * node.q_batch, node.k_ids += b * node.k_batch;
+    }
+    for (int32_t n = 0; n < one.rules; ++n) {
+        headwise::Rule &rule = one.rule[n];
+        move(rule.plane, size_of(rule.plane.dtype));
+        if (rule.kind == headwise::RuleKind::slopes) rule.values += b * rule.batch;
+    }
+    return one;
+}
+
 Problem draw(uint64_t number, int64_t lanes) {
     Random random(number * 1000003 + uint64_t(lanes));
     Problem problem;

@@ -43,6 +43,9 @@ struct Problem {
 // Problem number `number`: a run of them has each remainder of each axis by the vectors' length.
 Problem draw(uint64_t number, int64_t lanes);
 
+// The call of batch row b alone.
+Call alone(const Call &call, int64_t b);
+
 // A tensor of these sizes in one of the layouts that a caller may have; inputs may broadcast.
 Tensor draw_tensor(Random &random, const int64_t (&shape)[4], Dtype dtype, bool input);
 
