@@ -15,6 +15,8 @@ class Report {
   public:
     // Compares a number that a kernel gave, `where` it gave it.
     void expect(const std::string &what, double got, Number wanted, double also_allowed = 0);
+    // The same of a number of one dtype; what is not finite need not be so in the same way.
+    void expect_or_strange(const std::string &what, double got, Number wanted, Dtype dtype);
     void fail(const std::string &what);
 
     bool failed() const { return faults_ > 0; }
@@ -42,5 +44,7 @@ void check_forward(const Kernels &kernels, const Problem &problem, Random &rando
                    Report &report);
 void check_backward(const Kernels &kernels, const Problem &problem, Random &random, const Options &options,
                     Report &report);
+void check_survey(const Kernels &kernels, const Problem &problem, Random &random, const Options &options,
+                  Report &report);
 
 } // namespace check

@@ -35,6 +35,13 @@ void Report::expect(const std::string &what, double got, Number wanted, double a
     fail(what + numbers);
 }
 
+void Report::expect_or_strange(const std::string &what, double got, Number wanted, Dtype dtype) {
+    if (std::isfinite(wanted.value))
+        expect(what, got, wanted, rounding(dtype, wanted.value));
+    else if (std::isfinite(got))
+        fail(what + " is finite, and should not be");
+}
+
 void Report::fail(const std::string &what) {
     if (faults_++ == 0) first_ = what;
 }
@@ -52,7 +59,7 @@ struct Pass {
     void (*check)(const Kernels &, const Problem &, Random &, const Options &, Report &);
 };
 
-const Pass kPasses[] = {{"forward", check_forward}, {"backward", check_backward}};
+const Pass kPasses[] = {{"forward", check_forward}, {"backward", check_backward}, {"survey", check_survey}};
 
 std::string at_work; // what to say when the process is killed for touching a page
 
