@@ -12,10 +12,11 @@ using Gradient = std::tuple<uintptr_t, Strides4>; // of a rule's tensor: address
 void bind_backward(nb::class_<Bound> &call) {
     call.def(
         "backward",
-        [](const Bound &self, const Numbers &out, const FactAddresses &facts, const Numbers &grad_out, uintptr_t grad_lse,
-           const std::tuple<Numbers, Numbers, Numbers> &operands, const std::vector<Gradient> &rules, uintptr_t sinks,
-           int threads) {
-            if (int64_t(rules.size()) != self.call.rules) throw std::invalid_argument("a gradient, or 0, for each rule");
+        [](const Bound &self, const Numbers &out, const FactAddresses &facts, const Numbers &grad_out,
+           uintptr_t grad_lse, const std::tuple<Numbers, Numbers, Numbers> &operands,
+           const std::vector<Gradient> &rules, uintptr_t sinks, int threads) {
+            if (int64_t(rules.size()) != self.call.rules)
+                throw std::invalid_argument("a gradient, or 0, for each rule");
             Backward back{};
             back.out = operand(out);
             back.facts = facts_of(facts);
@@ -24,7 +25,8 @@ void bind_backward(nb::class_<Bound> &call) {
             back.q = operand(std::get<0>(operands));
             back.k = operand(std::get<1>(operands));
             back.v = operand(std::get<2>(operands));
-            for (size_t n = 0; n < rules.size(); ++n) back.rule[n] = plane(std::get<0>(rules[n]), std::get<1>(rules[n]), 0);
+            for (size_t n = 0; n < rules.size(); ++n)
+                back.rule[n] = plane(std::get<0>(rules[n]), std::get<1>(rules[n]), 0);
             back.sinks = pointer<float>(sinks);
             backward(chosen(), self.call, back, threads);
         },

@@ -13,8 +13,8 @@
 namespace headwise {
 namespace {
 
-// dQ is a sum over keys: of each stretch by itself, then over the stretches in order. Where they are depends on S alone,
-// so it does not matter who adds up which. Few of them, for each may need rows of its own.
+// dQ is a sum over keys: of each stretch by itself, then over the stretches in order. Where they are depends on S
+// alone, so it does not matter who adds up which. Few of them, for each may need rows of its own.
 constexpr int64_t kStretch = 512, kMostStretches = 8;
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -36,7 +36,7 @@ Floats floats(int64_t count) {
 
 // Buffers of one size for as many threads as are at work at a time.
 class Buffers {
-public:
+  public:
     Buffers(int64_t threads, int64_t count) {
         for (int64_t n = 0; n < threads; ++n) {
             all.push_back(floats(count));
@@ -54,7 +54,7 @@ public:
         idle.push_back(taken); // never more than there were, so nothing is allocated
     }
 
-private:
+  private:
     std::mutex mutex;
     std::vector<Floats> all;
     std::vector<float *> idle;
@@ -81,7 +81,7 @@ std::vector<std::vector<Unit>> waves_of(const Call &call, const Backward &back) 
 
 // One call on its way back.
 class Pass {
-public:
+  public:
     Pass(const Kernels &kernels, const Call &call, const Backward &back, int threads)
         : kernels(kernels), call(call), back(back), threads(threads), stretch(stretch_of(kernels, call)),
           parts(std::max<int64_t>(1, (call.S + stretch - 1) / stretch)), rows(widest_group(call) * call.T),
@@ -95,12 +95,13 @@ public:
         }
         const int64_t step = std::max<int64_t>(1, (4 * threads + parts - 1) / parts);
         const Floats made = floats(std::min(step, count) * parts * part);
-        for (int64_t from = 0; from < count; from += step) split(units.data() + from, std::min(step, count - from), made.get());
+        for (int64_t from = 0; from < count; from += step)
+            split(units.data() + from, std::min(step, count - from), made.get());
     }
 
     int64_t part_count() const { return parts; }
 
-private:
+  private:
     const Kernels &kernels;
     const Call &call;
     const Backward &back;
@@ -135,10 +136,10 @@ private:
 
     // A stretch of a unit a thread.
     void split(const Unit *units, int64_t count, float *room_of_parts) const {
-        in_parallel(count * parts, threads, scratch, [&](int64_t n, void *room) {
-            item(units[n / parts], n % parts, room_of_parts + n * part, room);
-        });
-        in_parallel(count, threads, 0, [&](int64_t n, void *) { write(units[n], room_of_parts + n * parts * part, parts); });
+        in_parallel(count * parts, threads, scratch,
+                    [&](int64_t n, void *room) { item(units[n / parts], n % parts, room_of_parts + n * part, room); });
+        in_parallel(count, threads, 0,
+                    [&](int64_t n, void *) { write(units[n], room_of_parts + n * parts * part, parts); });
     }
 };
 
@@ -151,7 +152,8 @@ void fold(const Call &call, const double *sums, int64_t parts, int64_t length, c
         for (int64_t b = 0; b < call.B; ++b)
             for (int64_t h = 0; h < call.H; ++h)
                 for (int64_t x = 0; x < length; ++x)
-                    total[size_t(((into.batch ? b : 0) * heads + (into.head ? h : 0)) * across + (step ? x : 0))] += *sums++;
+                    total[size_t(((into.batch ? b : 0) * heads + (into.head ? h : 0)) * across + (step ? x : 0))] +=
+                        *sums++;
     float *gradient = static_cast<float *>(const_cast<void *>(into.data));
     for (size_t n = 0; n < total.size(); ++n) {
         const int64_t x = int64_t(n) % across, h = int64_t(n) / across % heads, b = int64_t(n) / across / heads;
@@ -166,9 +168,12 @@ struct Sums {
 
 Sums sums_of(const Call &call, const Rule &rule, const Plane &into, int64_t parts) {
     switch (rule.kind) {
-    case RuleKind::soft_cap: break;
-    case RuleKind::slopes: return {parts, call.T, 0};
-    case RuleKind::table: return {parts, rule.length, 1};
+    case RuleKind::soft_cap:
+        break;
+    case RuleKind::slopes:
+        return {parts, call.T, 0};
+    case RuleKind::table:
+        return {parts, rule.length, 1};
     case RuleKind::bias:
         if (into.column == 0) return {parts, call.T, into.row};
         if (into.row == 0) return {1, call.S, into.column};
@@ -199,7 +204,8 @@ void backward(const Kernels &kernels, const Call &call, Backward back, int threa
 
     for (int32_t n = 0; n < call.rules; ++n) {
         const Sums sums = sums_of(call, call.rule[n], back.rule[n], pass.part_count());
-        if (back.rule[n].data && sums.length) fold(call, back.sums[n], sums.parts, sums.length, back.rule[n], sums.step);
+        if (back.rule[n].data && sums.length)
+            fold(call, back.sums[n], sums.parts, sums.length, back.rule[n], sums.step);
     }
     if (back.sinks) fold(call, sinks.data(), 1, 1, {back.sinks, 0, 1, 0, 0, Dtype::f32}, 0);
 }

@@ -10,6 +10,8 @@ using namespace headwise;
 #include "score.inl"
 #include "softmax.inl"
 #include "forward.inl"
+#include "backward_tile.inl"
+#include "backward_rules.inl"
 #include "backward.inl"
 #include "survey.inl"
 #include "probe.inl"

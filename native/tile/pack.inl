@@ -176,24 +176,29 @@ inline Values values_of(const Call &call, int64_t b, int64_t kv, int64_t j0, int
     return found;
 }
 
-// Values [j0, j0 + count) of a bf16 head as pairs of neighbouring keys, [count / 2 rounded up][padded] pairs; false where
-// one is not finite, and nothing is said of `to` then.
-inline bool pair_values(const Call &call, int64_t b, int64_t kv, int64_t j0, int64_t count, float *to) {
-    const int64_t padded = up(call.E, LANES);
-    const char *from = at(call.v, b, kv, j0);
+// Rows row(0) .. row(count - 1) of bf16 as pairs of neighbouring rows, [count / 2 rounded up][padded] pairs; false where a
+// number is not finite.
+template <class Row> inline bool pair_lines(const Row &row, int64_t count, int64_t width, float *to) {
+    const int64_t padded = up(width, LANES);
     vf nothing = {};
     for (int64_t j = 0; j < count; j += 2, to += padded) {
-        const char *first = from + j * call.v.row * 2, *second = first + call.v.row * 2;
+        const char *first = row(j), *second = j + 1 < count ? row(j + 1) : nullptr;
         for (int64_t e = 0; e < padded; e += LANES) {
-            const int64_t across = call.E - e;
-            const auto take = [&](const char *row) {
-                return across >= LANES ? widen<Dtype::bf16>(row + e * 2) : widen_first<Dtype::bf16>(row + e * 2, across);
+            const int64_t across = width - e;
+            const auto take = [&](const char *line) {
+                return across >= LANES ? widen<Dtype::bf16>(line + e * 2) : widen_first<Dtype::bf16>(line + e * 2, across);
             };
-            const vf low = take(first), high = j + 1 < count ? take(second) : vf{};
+            const vf low = take(first), high = second ? take(second) : vf{};
             nothing = madd(low, vf{}, madd(high, vf{}, nothing));
             const vi bits = ((vi)low >> 16 & 0xffff) | (vi)high;
             store(to + e, (vf)bits);
         }
     }
     return sum_of(nothing) == 0.0f;
+}
+
+// Values [j0, j0 + count) of a bf16 head in such pairs of keys; where it says false, nothing is said of `to`.
+inline bool pair_values(const Call &call, int64_t b, int64_t kv, int64_t j0, int64_t count, float *to) {
+    const char *from = at(call.v, b, kv, j0);
+    return pair_lines([&](int64_t j) { return from + j * call.v.row * 2; }, count, call.E, to);
 }

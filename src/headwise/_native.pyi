@@ -42,3 +42,14 @@ class Call:
     def sinks(self, values: int, /) -> None: ...
     def dropout(self, seed: int, threshold: int, survivor: float, /) -> None: ...
     def forward(self, out: Numbers, facts: tuple[int, int, int, int, int], threads: int) -> None: ...
+    def backward(
+        self,
+        out: Numbers,
+        facts: tuple[int, int, int, int, int],
+        grad_out: Numbers,
+        grad_lse: int,
+        operands: tuple[Numbers, Numbers, Numbers],
+        rules: list[tuple[int, Strides]],
+        sinks: int,
+        threads: int,
+    ) -> None: ...
