@@ -42,7 +42,7 @@ export TOKENIZERS_PARALLELISM := false
 help:
 	@echo "make look    what each head of a real language model does on a real text (ARGS=... for headwise look)"
 	@echo "make test    the whole suite; make lint: ruff, mypy, clang-format, symbols; make format: let them rewrite"
-	@echo "make bench   what watching a model costs, beside transformers' own paths"
+	@echo "make bench   us and every peer in turn, written to docs/benchmarks.md (ARGS=--quick: about 10 minutes)"
 	@echo "make setup   .venv with everything; the others call it themselves"
 	@echo "make native  the C++ kernels, built into src/headwise; again after each edit (the others do that too)"
 	@echo "make sanitize   the kernels under AddressSanitizer and UBSan"
@@ -107,7 +107,7 @@ test: native browser
 
 # On a machine that does nothing else; results go to docs/ only from such a run.
 bench: native
-	$(PY) benchmarks/observed.py $(ARGS)
+	$(PY) -m benchmarks $(ARGS)
 
 lint: native
 	$(PY) -m ruff check .

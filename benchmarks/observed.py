@@ -76,21 +76,21 @@ def child(path: str, tokens: int) -> None:
     model, ids = load(tokens)
     run("plain", model, ids[:, :16])
     with prepared(path, model):
-        before = _rss_now()
-        _reset_peak()
+        before = size_kib()
+        reset_peak()
         run(path, model, ids)
-        print((_peak() - before) / 1024)
+        print((peak_kib() - before) / 1024)
 
 
-def _rss_now() -> int:
+def size_kib() -> int:
     return int(next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line).split()[1])
 
 
-def _peak() -> int:
+def peak_kib() -> int:
     return int(next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line).split()[1])
 
 
-def _reset_peak() -> None:
+def reset_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
