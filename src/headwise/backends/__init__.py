@@ -24,6 +24,7 @@ __all__ = [
     "all_reasons",
     "choose",
     "quick",
+    "running",
     "survey",
 ]
 
@@ -34,7 +35,7 @@ RESERVED = {
 
 
 try:
-    from headwise.backends.native import Native, quick
+    from headwise.backends.native import Native, quick, running
 except ImportError as error:  # installed where there was no compiler
     RESERVED["native"] = (
         f"the native CPU kernels are not here ({error}); with a C++17 compiler and Python's headers,"
@@ -45,6 +46,10 @@ except ImportError as error:  # installed where there was no compiler
 
     def quick(*_: Any) -> None:  # type: ignore[misc]
         """Nothing is quick without the kernels."""
+
+    def running() -> str:
+        """No kernels run."""
+        return "no kernels"
 else:
     _NATIVE = (Native(),)
 

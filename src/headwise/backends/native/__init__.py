@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import headwise._native as kernels
+from headwise.backends.native.backward import tangents
 from headwise.backends.native.lowering import DTYPES, FEWER, lower, numbers, refusal
 from headwise.backends.protocol import Result, RowFacts, Tangents
 from headwise.observers import Entropy
@@ -59,9 +60,7 @@ class Native:
         self, plan: Plan, result: Result, grad_out: Tensor | None, grad_lse: Tensor | None, needs: Sequence[bool]
     ) -> Tangents:
         """First derivatives, every tile made again from the facts of its rows."""
-        from headwise.backends.blocked import Blocked
-
-        return Blocked().backward(plan, result, grad_out, grad_lse, needs)
+        return tangents(plan, result, grad_out, grad_lse, needs)
 
 
 def quick(
@@ -118,7 +117,7 @@ def quick(
 
 
 def running() -> str:
-    """Which kernels run in this process, on how many threads of whose."""
+    """Which kernels run in this process, on how many threads of whose: "avx2 kernels on 2 threads of libgomp"."""
     return f"{_ISA} kernels on {torch.get_num_threads()} threads of {kernels.thread_runtime()}"
 
 
