@@ -11,6 +11,7 @@ struct Shown {
     int64_t j0, c0, c1;  // whole vectors
     const float *p;      // [n][LINE]; HIDDEN up to BORDER columns outside of [c0, c1)
     const bool *nan;     // [n] rows whose visible cells are NaN
+    bool some_nan;
     const float *totals; // sums of its columns, where somebody asks for p by key, else null
 };
 
@@ -29,6 +30,12 @@ inline int64_t answer_of(const Survey &survey, int64_t b, int64_t h) {
     return (b - survey.frame.b0) * (survey.frame.h1 - survey.frame.h0) + h - survey.frame.h0;
 }
 
+// Rows of the tile that begins at row r0 of a pass with `each` rows a head: it is of one head.
+inline int64_t tile_rows(int64_t r0, int64_t each) {
+    const int64_t left = each - r0 % each;
+    return left < TILE ? left : TILE;
+}
+
 #include "survey_keys.inl"
 #include "survey_groups.inl"
 #include "survey_regions.inl"
@@ -39,7 +46,8 @@ struct SurveyRoom {
     bool *nan;
     float *keys, *scores, *totals, *line;
     uint8_t *keep;
-    Groups *groups; // of each question
+    Groups *groups; // of the questions that group rows
+    Best *best;     // of those that keep the best keys
 };
 
 inline SurveyRoom survey_room(const Call &call, const Survey &survey, int64_t rows, char *scratch, int64_t *bytes) {
@@ -59,10 +67,17 @@ inline SurveyRoom survey_room(const Call &call, const Survey &survey, int64_t ro
     w.line = room.take<float>(KEYS);
     w.keep = room.take<uint8_t>(TILE * KEYS);
     w.groups = room.take<Groups>(survey.count);
+    w.best = room.take<Best>(survey.count);
     for (int64_t n = 0; n < survey.count; ++n) {
+        if (survey.questions[n].kind == QuestionKind::top_keys) {
+            const int64_t wanted = survey.questions[n].width, step = best_step(wanted);
+            const Best best{room.take<float>(rows * step), room.take<int32_t>(rows * step), step, wanted};
+            if (scratch) w.best[n] = best;
+        }
         if (survey.questions[n].kind != QuestionKind::segments) continue;
         Groups groups{};
         groups.of = room.take<int32_t>(rows);
+        groups.order = room.take<int32_t>(rows);
         groups.label = room.take<int32_t>(rows);
         groups.slot = room.take<int32_t>(rows);
         groups.sums = room.take<float>(rows * KEYS);
@@ -141,7 +156,7 @@ inline float weigh_nan(float *s, int64_t n) {
 }
 
 // Scores of a tile to p, its borders, and the entropy of its rows where that is asked for.
-inline void weigh_tile(SurveyRoom &w, const Shown &tile, bool mark, float *entropy) {
+inline void weigh_tile(SurveyRoom &w, Shown &tile, bool mark, float *entropy) {
     const int64_t left = tile.c0 < BORDER ? tile.c0 : BORDER, across = tile.c1 - tile.c0;
     for (int64_t r = 0; r < tile.n; ++r) {
         float *s = w.scores + r * LINE + tile.c0, found;
@@ -153,6 +168,7 @@ inline void weigh_tile(SurveyRoom &w, const Shown &tile, bool mark, float *entro
             found = entropy ? make(weigh<true, true>) : make(weigh<true, false>);
         else
             found = entropy ? make(weigh<false, true>) : make(weigh<false, false>);
+        tile.some_nan |= w.nan[row];
         if (entropy) entropy[tile.i + r] += found;
         for (int64_t c = -left; c < 0; ++c) s[c] = HIDDEN;
         for (int64_t c = across; c < across + BORDER; ++c) s[c] = HIDDEN;
@@ -172,7 +188,7 @@ inline void show(const Call &call, const Survey &survey, const Stretch &stretch,
         switch (question.kind) {
         case QuestionKind::received: break;
         case QuestionKind::offsets: see_offsets(question, tile, own); break;
-        case QuestionKind::top_keys: see_top_keys(call, question, tile); break;
+        case QuestionKind::top_keys: see_top_keys(tile, w.best[n]); break;
         case QuestionKind::mass_on: see_mass_on(call, question, tile); break;
         case QuestionKind::mass_where: see_mass_where(call, question, tile); break;
         case QuestionKind::segments: see_segments(tile, w.groups[n]); break;
@@ -198,8 +214,7 @@ inline void survey_keys(const Call &call, const Survey &survey, const Stretch &s
     const int64_t each = rows.count / (stretch.slot1 - stretch.slot0);
     bool ready = false;
     for (int64_t r0 = 0, n; r0 < rows.count; r0 += n) {
-        const int64_t left = each - r0 % each; // a tile is of one head
-        n = left < TILE ? left : TILE;
+        n = tile_rows(r0, each);
         const Sight sight = sight_of(call, rows.b, rows.head + r0, rows.query + r0, rows.span + r0, n, j0, count, w.keep);
         if (sight.c0 >= sight.c1) continue;
         const float *q = rows.q + r0 * rows.q_row;
@@ -215,7 +230,7 @@ inline void survey_keys(const Call &call, const Survey &survey, const Stretch &s
         ready = true;
         finish_scores(call, rows, r0, n, j0, count, sight, w.keep, w.scores);
         const int64_t i = rows.query[r0], pos = call.q_start[rows.b] + i, answer = answer_of(survey, rows.b, rows.head[r0]);
-        Shown tile{rows.b, r0 / each, answer, r0, i, pos, n, j0, sight.c0, sight.c1, w.scores, w.nan + r0, nullptr};
+        Shown tile{rows.b, r0 / each, answer, r0, i, pos, n, j0, sight.c0, sight.c1, w.scores, w.nan + r0, false, nullptr};
         float *entropy = survey.entropy ? survey.entropy + answer * call.T : nullptr;
         weigh_tile(w, tile, !sight.whole || may_hide(call, survey), entropy);
         show(call, survey, stretch, w, tile);
@@ -229,7 +244,7 @@ inline void survey_rows(const Call &call, const Survey &survey, const Stretch &s
         for (int64_t n = 0; n < survey.count; ++n)
             if (survey.questions[n].kind == kind) body(survey.questions[n], n);
     };
-    each(QuestionKind::top_keys, [&](const Question &q, int64_t) { begin_top_keys(call, survey, q, w.rows); });
+    each(QuestionKind::top_keys, [&](const Question &, int64_t n) { begin_top_keys(w.rows.count, w.best[n]); });
     each(QuestionKind::segments, [&](const Question &q, int64_t n) { begin_groups(q, w.rows, part.row1 - part.row0, w.groups[n]); });
     for (int64_t j0 = w.rows.hull.lo / KEYS * KEYS; j0 < w.rows.hull.hi; j0 += KEYS) {
         each(QuestionKind::segments, [&](const Question &, int64_t n) { clear_groups(w.groups[n]); });
@@ -238,7 +253,7 @@ inline void survey_rows(const Call &call, const Survey &survey, const Stretch &s
             add_groups(call, survey, q, stretch, j0, w.groups[n], survey.place[n]);
         });
     }
-    each(QuestionKind::top_keys, [&](const Question &q, int64_t) { rank_top_keys(call, survey, q, w.rows, w.nan); });
+    each(QuestionKind::top_keys, [&](const Question &q, int64_t n) { write_top_keys(call, survey, q, w.rows, w.best[n]); });
 }
 
 void survey(const Call &call, const Survey &survey, const Stretch &stretch, void *scratch) {

@@ -38,6 +38,7 @@ inline void see_mass_where(const Call &call, const Question &question, const Sho
 // Rows of a pass by the segment of their query: sums of p over the rows of each, for one block of keys at a time.
 struct Groups {
     int32_t *of;          // [rows] which group, -1 = none
+    int32_t *order;       // [rows] the rows of each tile, counted from its first, by their groups
     int32_t *label, *slot; // of a group: the segment, and which of the stretch's heads
     float *sums;          // [groups][KEYS]
     int32_t *cut;         // [KEYS + 1] of a block of keys: where runs of one segment begin
@@ -60,19 +61,28 @@ inline void begin_groups(const Question &question, const Rows &rows, int64_t eac
         }
         groups.of[r] = int32_t(found);
     }
+    for (int64_t r0 = 0, n; r0 < rows.count; r0 += n) {
+        n = tile_rows(r0, each);
+        for (int64_t r = 0; r < n; ++r) {
+            int64_t at = r;
+            for (; at > 0 && groups.of[r0 + groups.order[r0 + at - 1]] > groups.of[r0 + r]; --at)
+                groups.order[r0 + at] = groups.order[r0 + at - 1];
+            groups.order[r0 + at] = int32_t(r);
+        }
+    }
 }
 
 inline void clear_groups(Groups &groups) { __builtin_memset(groups.sums, 0, size_t(groups.count * KEYS) * 4); }
 
 inline void see_segments(const Shown &tile, Groups &groups) {
-    const int32_t *of = groups.of + tile.row;
+    const int32_t *of = groups.of + tile.row, *order = groups.order + tile.row;
     for (int64_t r0 = 0, r1; r0 < tile.n; r0 = r1) {
-        for (r1 = r0 + 1; r1 < tile.n && of[r1] == of[r0];) ++r1;
-        if (of[r0] < 0) continue;
-        float *to = groups.sums + of[r0] * KEYS;
+        for (r1 = r0 + 1; r1 < tile.n && of[order[r1]] == of[order[r0]];) ++r1;
+        if (of[order[r0]] < 0) continue;
+        float *to = groups.sums + of[order[r0]] * KEYS;
         for (int64_t c = tile.c0; c < tile.c1; c += LANES) {
             vf sum = load(to + c);
-            for (int64_t r = r0; r < r1; ++r) sum += load(tile.p + r * LINE + c);
+            for (int64_t r = r0; r < r1; ++r) sum += load(tile.p + order[r] * LINE + c);
             store(to + c, sum);
         }
     }

@@ -57,54 +57,46 @@ inline void see_offsets(const Question &question, const Shown &tile, float *sums
         add_diagonals<false>(question, tile, sums);
 }
 
-constexpr int64_t MOST_BOUNDED = 16; // keys wanted of a row, up to which their threshold is looked for first
-
-// The best keys of one row as a heap: at its root what has to give way first, the least value, of equal ones the higher
-// key. Keys come in rising order, so a newcomer that equals the root stays out.
+// The best keys of each row of a pass, by falling value, of equal values by rising key; -1 and -1 where none was seen
+// yet. A row is whole vectors, and before it stands a value above all others.
 struct Best {
     float *value;
-    int64_t *key;
-    int64_t size;
+    int32_t *key;
+    int64_t step, wanted;
+
+    float *values(int64_t row) const { return value + row * step + LANES; }
+    int32_t *keys(int64_t row) const { return key + row * step + LANES; }
 };
 
-inline void settle(const Best &best, float value, int64_t key) {
-    int64_t at = 0;
-    const auto first = [&](int64_t a, float v, int64_t k) {
-        return best.value[a] < v || (best.value[a] == v && best.key[a] > k);
-    };
-    for (int64_t child = 1; child < best.size; child = 2 * at + 1) {
-        if (child + 1 < best.size && first(child + 1, best.value[child], best.key[child])) ++child;
-        if (!first(child, value, key)) break;
-        best.value[at] = best.value[child];
-        best.key[at] = best.key[child];
-        at = child;
+inline int64_t best_step(int64_t wanted) { return LANES + up(wanted, LANES); }
+
+inline void begin_top_keys(int64_t rows, Best &best) {
+    for (int64_t n = 0; n < rows * best.step; ++n) {
+        best.value[n] = n % best.step < LANES ? kInf : -1.0f;
+        best.key[n] = -1;
     }
-    best.value[at] = value;
-    best.key[at] = key;
 }
 
-inline Best best_of(const Question &question, int64_t line) {
-    return {question.out + line * question.width, question.found + line * question.width, question.width};
-}
-
-inline void begin_top_keys(const Call &call, const Survey &survey, const Question &question, const Rows &rows) {
-    for (int64_t r = 0; r < rows.count; ++r) {
-        const Best best = best_of(question, answer_of(survey, rows.b, rows.head[r]) * call.T + rows.query[r]);
-        for (int64_t n = 0; n < best.size; ++n) {
-            best.value[n] = -1.0f;
-            best.key[n] = -1;
-        }
+// Takes a key in whose value is above the last one's. Keys come in rising order, so it goes behind its equals: who is
+// at least as good stays, the newcomer takes the first place behind those, and the others move up by one.
+inline void insert(float *values, int32_t *keys, int64_t wanted, float value, int64_t key) {
+    for (int64_t n = up(wanted, LANES) - LANES; n >= 0; n -= LANES) {
+        const vf here = load(values + n), before = load(values + n - 1);
+        const vi stays = here >= splat(value), next = before >= splat(value);
+        vi *to = reinterpret_cast<vi *>(keys + n);
+        *to = stays ? *to : (next ? splat_bits(int32_t(key)) : *reinterpret_cast<vi *>(keys + n - 1));
+        store(values + n, stays ? here : (next ? splat(value) : before));
     }
 }
 
 // A row of NaN: its first visible keys, in order.
-inline void take_nan(const Best &best, const Shown &tile, const float *p) {
+inline void take_nan(float *values, int32_t *keys, int64_t wanted, const Shown &tile, const float *p) {
     int64_t free = 0;
-    while (free < best.size && best.key[free] >= 0) ++free;
-    for (int64_t c = tile.c0; c < tile.c1 && free < best.size; ++c) {
+    while (free < wanted && keys[free] >= 0) ++free;
+    for (int64_t c = tile.c0; c < tile.c1 && free < wanted; ++c) {
         if (__builtin_signbit(p[c])) continue;
-        best.value[free] = p[c];
-        best.key[free++] = tile.j0 + c;
+        values[free] = p[c];
+        keys[free++] = int32_t(tile.j0 + c);
     }
 }
 
@@ -126,12 +118,12 @@ inline void group_peaks(const Shown &tile, int64_t r0, vf *peaks) {
     for (int v = 0; v < 4; ++v) transpose(peaks + v * LANES);
 }
 
-// The `count`-th largest of some vectors, lane by lane.
-inline vf ranked(const vf *x, int64_t vectors, int64_t count) {
-    vf best[MOST_BOUNDED];
+// The `count`-th largest of the peaks, lane by lane: so many cells are at least as large, and none below is wanted.
+inline vf ranked(const vf *peaks, int64_t count) {
+    vf best[COLUMN_GROUPS];
     for (int64_t n = 0; n < count; ++n) best[n] = splat(HIDDEN);
-    for (int64_t v = 0; v < vectors; ++v) {
-        vf here = x[v];
+    for (int64_t v = 0; v < COLUMN_GROUPS; ++v) {
+        vf here = peaks[v];
         for (int64_t n = 0; n < count; ++n) {
             const vf high = larger(here, best[n]);
             here = here > best[n] ? best[n] : here;
@@ -141,63 +133,59 @@ inline vf ranked(const vf *x, int64_t vectors, int64_t count) {
     return best[count - 1];
 }
 
-// Takes in the cells of a row above a threshold that no cell below it can pass.
-inline void take_above(const Best &best, const Shown &tile, const float *p, float threshold) {
+// The float before a positive one.
+inline float float_below(float x) {
+    int32_t bits;
+    __builtin_memcpy(&bits, &x, 4);
+    --bits;
+    __builtin_memcpy(&x, &bits, 4);
+    return x;
+}
+
+// Takes in the cells of a row that are above a threshold.
+inline void take_above(float *values, int32_t *keys, int64_t wanted, const Shown &tile, const float *p, float threshold) {
     const vf least = splat(threshold);
-    for (int64_t c = tile.c0; c < tile.c1; c += LANES) {
-        uint32_t above = bits_of(load(p + c) > least);
+    for (int64_t c = tile.c0; c < tile.c1; c += 64) {
+        uint64_t above = 0;
+        for (int64_t x = 0; x < 64 && c + x < tile.c1; x += LANES)
+            above |= uint64_t(bits_of(load(p + c + x) > least)) << x;
         for (; above; above &= above - 1) {
-            const int64_t at = c + __builtin_ctz(above);
-            if (p[at] > best.value[0] && !__builtin_signbit(p[at])) settle(best, p[at], tile.j0 + at);
+            const int64_t at = c + __builtin_ctzll(above);
+            if (p[at] > values[wanted - 1] && !__builtin_signbit(p[at])) insert(values, keys, wanted, p[at], tile.j0 + at);
         }
     }
 }
 
-// As many groups as there are keys wanted have a cell of at least the bound: so no cell below it is wanted.
-inline float below(float bound, float threshold) {
-    if (!(bound > threshold) || bound <= 0.0f) return threshold;
-    int32_t bits;
-    __builtin_memcpy(&bits, &bound, 4);
-    --bits;
-    __builtin_memcpy(&bound, &bits, 4);
-    return bound;
-}
-
-inline void see_top_keys(const Call &call, const Question &question, const Shown &tile) {
+inline void see_top_keys(const Shown &tile, const Best &best) {
     for (int64_t r0 = 0; r0 < tile.n; r0 += LANES) {
-        const int64_t n = tile.n - r0 < LANES ? tile.n - r0 : LANES;
+        const int64_t n = tile.n - r0 < LANES ? tile.n - r0 : LANES, last = best.wanted - 1;
         vf peaks[COLUMN_GROUPS], top = splat(HIDDEN), bound = splat(HIDDEN);
         group_peaks(tile, r0, peaks);
         for (int64_t v = 0; v < COLUMN_GROUPS; ++v) top = larger(peaks[v], top);
         bool fresh = false; // rows that have seen too few cells for a threshold of their own
-        const Best first = best_of(question, tile.answer * call.T + tile.i + r0);
-        for (int64_t r = 0; r < n; ++r) fresh |= first.value[r * first.size] < 0.0f;
-        if (fresh && question.width <= MOST_BOUNDED) bound = ranked(peaks, COLUMN_GROUPS, question.width);
+        for (int64_t r = r0; r < r0 + n; ++r) fresh |= best.values(tile.row + r)[last] < 0.0f;
+        if (fresh && best.wanted <= COLUMN_GROUPS) bound = ranked(peaks, best.wanted);
         for (int64_t r = 0; r < n; ++r) {
-            const Best best = best_of(question, tile.answer * call.T + tile.i + r0 + r);
+            float *values = best.values(tile.row + r0 + r);
+            int32_t *keys = best.keys(tile.row + r0 + r);
             const float *p = tile.p + (r0 + r) * LINE;
+            const float threshold = bound[r] > values[last] && bound[r] > 0.0f ? float_below(bound[r]) : values[last];
             if (tile.nan[r0 + r])
-                take_nan(best, tile, p);
-            else if (top[r] > best.value[0])
-                take_above(best, tile, p, below(bound[r], best.value[0]));
+                take_nan(values, keys, best.wanted, tile, p);
+            else if (top[r] > values[last])
+                take_above(values, keys, best.wanted, tile, p, threshold);
         }
     }
 }
 
-// From heaps to falling values; where fewer keys are visible, 0 and -1.
-inline void rank_top_keys(const Call &call, const Survey &survey, const Question &question, const Rows &rows,
-                          const bool *nan) {
+inline void write_top_keys(const Call &call, const Survey &survey, const Question &question, const Rows &rows, const Best &best) {
     for (int64_t r = 0; r < rows.count; ++r) {
-        const Best best = best_of(question, answer_of(survey, rows.b, rows.head[r]) * call.T + rows.query[r]);
-        for (int64_t last = nan[r] ? 0 : best.size - 1; last > 0; --last) {
-            const float value = best.value[last];
-            const int64_t key = best.key[last];
-            best.value[last] = best.value[0];
-            best.key[last] = best.key[0];
-            settle({best.value, best.key, last}, value, key);
+        const int64_t line = answer_of(survey, rows.b, rows.head[r]) * call.T + rows.query[r];
+        for (int64_t n = 0; n < best.wanted; ++n) {
+            const int32_t key = best.keys(r)[n];
+            question.found[line * best.wanted + n] = key;
+            question.out[line * best.wanted + n] = key < 0 ? 0.0f : best.values(r)[n];
         }
-        for (int64_t n = 0; n < best.size; ++n)
-            if (best.key[n] < 0) best.value[n] = 0.0f;
     }
 }
 

@@ -1,12 +1,13 @@
 // Questions about rectangles of the pattern: pooled maps and exact crops.
 
 // The largest p of each column over rows [r0, r1), 0 where all are hidden; NaN stays.
+template <bool NAN>
 inline void column_peaks(const Shown &tile, int64_t r0, int64_t r1, float *to) {
     for (int64_t c = tile.c0; c < tile.c1; c += LANES) {
         vf top = {};
         for (int64_t r = r0; r < r1; ++r) {
             const vf p = load(tile.p + r * LINE + c);
-            top = (p > top) | (p != p) ? p : top;
+            top = NAN ? ((p > top) | (p != p) ? p : top) : larger(p, top);
         }
         store(to + c, top);
     }
@@ -36,8 +37,10 @@ inline void see_map(const Question &map, Part part, const Shown &tile, float *li
         const int64_t edge = map.row0 + pooled_edge(cell + 1, tall, map.height);
         stop = edge < here.row1 ? edge : here.row1;
         const float *from = line;
-        if (map.largest)
-            column_peaks(tile, i - tile.i, stop - tile.i, line);
+        if (map.largest && tile.some_nan)
+            column_peaks<true>(tile, i - tile.i, stop - tile.i, line);
+        else if (map.largest)
+            column_peaks<false>(tile, i - tile.i, stop - tile.i, line);
         else if (tile.totals && stop - i == tile.n)
             from = tile.totals;
         else

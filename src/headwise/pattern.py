@@ -46,14 +46,17 @@ def answer(
     plan: Plan,
     facts: RowFacts | None = None,
     *,
+    entropy: Tensor | None = None,
     definition: bool = False,
+    portable: bool = False,
     batch: slice | None = None,
     heads: slice | None = None,
     rows: slice | None = None,
 ) -> dict[str, Any]:
     """Answers the plan's observers about a part of its pattern (None = all of it).
 
-    With ``definition`` the answers come from the reference's whole pattern, else from tiles.
+    With ``definition`` the answers come from the reference's whole pattern, else from tiles: the native kernels' where
+    they know the question, unless ``portable``. ``entropy`` is that of the rows, if a forward pass left it.
     """
     if not plan.observers:
         return {}
@@ -67,7 +70,8 @@ def answer(
         rows = _hull([o.rows(g) if isinstance(o, Observer) else slice(0, g.T) for o in plan.observers.values()])
     keys = _hull([o.keys(g) if isinstance(o, Observer) else slice(0, g.S) for o in plan.observers.values()])
     with as_given(g.device):
-        return survey(plan, facts, Frame(g, batch, heads, rows, keys, plan.dtype), plan.observers)
+        frame = Frame(g, batch, heads, rows, keys, plan.dtype)
+        return survey(plan, facts, frame, plan.observers, entropy=entropy, portable=portable)
 
 
 def _hull(parts: list[slice]) -> slice:

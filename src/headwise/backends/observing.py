@@ -1,4 +1,7 @@
-"""The observers' pass: exact tiles of a pattern, made with the final numbers of their rows, used and forgotten."""
+"""The observers' pass: exact tiles of a pattern, made with the final numbers of their rows, used and forgotten.
+
+The native kernels answer the built-in questions where they can; tiles in portable torch answer all others.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,19 @@ from torch import Tensor
 from headwise.backends.protocol import RowFacts
 from headwise.backends.tiling import chunks, key_tiles, row_blocks
 from headwise.backends.worker import INF, Online, Worker, probabilities
-from headwise.observers import Frame, Observer, Tile, start
+from headwise.observers import Accumulator, Frame, Observer, Tile, start
 from headwise.plan import Plan
 from headwise.products import may_be_extreme
 from headwise.spec import Cells
 from headwise.spec.geometry import span
+
+try:
+    from headwise.backends.native import Native
+    from headwise.backends.native.answers import fill, fills
+except ImportError:  # installed where there was no compiler
+    NATIVE = False
+else:
+    NATIVE = True
 
 __all__ = ["survey"]
 
@@ -25,7 +36,15 @@ KEEP = 2**22  # cells of a row block whose scores are kept between the two sweep
 Made = tuple[Cells, Tensor, Tensor | None, Tensor]  # a tile's place, scores, visible cells and probabilities
 
 
-def survey(plan: Plan, facts: RowFacts | None, frame: Frame, observers: dict[str, Any]) -> dict[str, Any]:
+def survey(
+    plan: Plan,
+    facts: RowFacts | None,
+    frame: Frame,
+    observers: dict[str, Any],
+    *,
+    entropy: Tensor | None = None,
+    portable: bool = False,
+) -> dict[str, Any]:
     """Answers questions about a part of the pattern in one pass over its tiles; memory O(T).
 
     Args:
@@ -33,22 +52,35 @@ def survey(plan: Plan, facts: RowFacts | None, frame: Frame, observers: dict[str
         facts: of its rows if a forward pass left them; else they are found on the way.
         frame: batch rows, heads and queries to look at.
         observers: questions by name, all about ``frame``.
+        entropy: of its rows [B, H, T] if a forward pass left it.
+        portable: leave the native kernels out.
 
     Returns:
         The answers by name.
     """
     found = {name: start(observer, frame) for name, observer in observers.items()}
-    careful = may_be_extreme(plan.q, plan.k, plan.scale)
-    values = any(not isinstance(o, Observer) or o.reads_values for o in observers.values())
+    left = found
     with torch.no_grad():
-        for chunk in chunks(plan, frame.batch, frame.heads):
-            worker = Worker(plan, chunk, careful)
-            for rows in row_blocks(frame.rows):
-                for tile in _tiles(worker, rows, frame.keys, facts, values):
-                    for name, accumulator in found.items():
-                        # A user's observer gets tensors of its own: what it writes there reaches nobody else.
-                        accumulator.see(tile if isinstance(observers[name], Observer) else tile.copied())
+        if NATIVE and not portable and Native().refuse(plan) is None:
+            left = {name: accumulator for name, accumulator in found.items() if not fills(accumulator)}
+            if len(left) < len(found):
+                fill(plan, facts, entropy, frame, [x for name, x in found.items() if name not in left])
+        if left:
+            _show(plan, facts, frame, [(observers[name], x) for name, x in left.items()])
         return {name: accumulator.result() for name, accumulator in found.items()}
+
+
+def _show(plan: Plan, facts: RowFacts | None, frame: Frame, asked: list[tuple[Any, Accumulator]]) -> None:
+    """Shows every tile of the frame to all accumulators."""
+    careful = may_be_extreme(plan.q, plan.k, plan.scale)
+    values = any(not isinstance(o, Observer) or o.reads_values for o, _ in asked)
+    for chunk in chunks(plan, frame.batch, frame.heads):
+        worker = Worker(plan, chunk, careful)
+        for rows in row_blocks(frame.rows):
+            for tile in _tiles(worker, rows, frame.keys, facts, values):
+                for observer, accumulator in asked:
+                    # A user's observer gets tensors of its own: what it writes there reaches nobody else.
+                    accumulator.see(tile if isinstance(observer, Observer) else tile.copied())
 
 
 def _tiles(worker: Worker, rows: slice, wanted: slice, facts: RowFacts | None, values: bool) -> Iterator[Tile]:

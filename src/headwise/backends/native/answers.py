@@ -1,0 +1,256 @@
+"""The observers' pass by the kernels: it fills what tiles would have filled, all accumulators in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise._native import Call
+from headwise.backends.native.lowering import Lowered, lower
+from headwise.backends.protocol import RowFacts
+from headwise.observers import Accumulator, Frame, groups, keys, regions, rows
+from headwise.plan import Plan
+from headwise.products import all_finite, may_be_extreme
+from headwise.spec import SoftCap
+from headwise.spec.geometry import span
+
+__all__ = ["fill", "fills"]
+
+PADDED = 16  # what is read along the keys is padded to a multiple of this, as survey.h has it
+NARROW = 2**31  # labels are int32 in the kernels
+ROWS = 2**14  # queries whose visible keys are counted together
+
+
+def fills(accumulator: Accumulator) -> bool:
+    """Whether the pass knows what an accumulator gathers."""
+    return type(accumulator) in _ASK
+
+
+def fill(
+    plan: Plan, facts: RowFacts | None, entropy: Tensor | None, frame: Frame, found: Sequence[Accumulator]
+) -> None:
+    """Fills fresh accumulators, all of which ``fills`` knows, with what there is to see in a frame.
+
+    Args:
+        plan: a call that the kernels do not refuse.
+        facts: of its rows, if a forward pass left them; else those of the frame are found first.
+        entropy: of its rows [B, H, T], likewise.
+        frame: batch rows, heads, queries and keys to look at.
+        found: what is filled.
+    """
+    if 0 in (frame.b, frame.h, span(frame.rows), plan.geometry.S):
+        return  # nothing to see: a fresh accumulator is the answer
+    lowered = lower(plan)
+    at = (frame.batch, frame.heads, frame.rows)
+    wanted = any(type(accumulator) is rows._Entropy for accumulator in found)
+    if facts is None:
+        here, known = _row_facts(lowered, frame, wanted)
+    else:
+        here, known = RowFacts(*(fact[at].contiguous() for fact in facts)), None if entropy is None else entropy[at]
+    asked = _Asked(plan, frame, here, known)
+    for accumulator in found:
+        _ASK[type(accumulator)](asked, accumulator)
+    asked.answer(lowered.call)
+
+
+def _row_facts(lowered: Lowered, frame: Frame, entropy: bool) -> tuple[RowFacts, Tensor | None]:
+    """Facts of the frame's rows [b, h, n], by a forward pass without values."""
+    found = [torch.empty((frame.b, frame.h, span(frame.rows))) for _ in range(4 if entropy else 3)]
+    max_logit, peak, log_total = (x.data_ptr() for x in found[:3])
+    last = found[3].data_ptr() if entropy else 0
+    lowered.call.row_facts(_ranges(frame), (max_logit, peak, log_total, 0, last), torch.get_num_threads())
+    return RowFacts(*found[:3]), found[3] if entropy else None
+
+
+def _ranges(frame: Frame) -> tuple[int, int, int, int, int, int, int, int]:
+    b, h, n, m = frame.batch, frame.heads, frame.rows, frame.keys
+    return b.start, b.stop, h.start, h.stop, n.start, n.stop, m.start, m.stop
+
+
+class _Asked:
+    """The questions of one pass, in plain numbers, and the tensors whose memory they name."""
+
+    def __init__(self, plan: Plan, frame: Frame, facts: RowFacts, entropy: Tensor | None) -> None:
+        self.plan, self.frame, self.facts, self.entropy = plan, frame, facts, entropy
+        self.survey = Call.Survey(_ranges(frame))
+        self.questions = 0
+        self.sums_of_entropy: Tensor | None = None
+        self.tells_hidden = False  # whether an answer depends on which cells are hidden, not on p alone
+        self.held: list[Tensor] = []
+
+    def hold(self, tensor: Tensor) -> int:
+        """The address of a tensor that a question names."""
+        self.held.append(tensor)
+        return tensor.data_ptr()
+
+    @cached_property
+    def careful(self) -> bool:
+        """Whether an operand may hide a cell that the mask keeps, by a score of -inf."""
+        frame = self.frame
+        q, k = self.plan.q[frame.batch, frame.heads, frame.rows], self.plan.k[frame.batch, :, frame.keys]
+        return may_be_extreme(q, k, self.plan.scale)
+
+    def answer(self, call: Call) -> None:
+        """Makes the pass, where it takes one."""
+        entropy = 0 if self.sums_of_entropy is None else self.sums_of_entropy.data_ptr()
+        if not self.questions and not entropy:
+            return
+        facts = self.facts.peak.data_ptr(), self.facts.log_total.data_ptr()
+        careful = self.tells_hidden and self.careful
+        call.survey(self.survey, *facts, entropy, careful, torch.get_num_threads())
+
+
+def _row_fact(asked: _Asked, into: rows._RowFact) -> None:
+    into.found[:, :, asked.frame.rows] = getattr(asked.facts, into.fact)
+
+
+def _entropy(asked: _Asked, into: rows._Entropy) -> None:
+    if asked.entropy is not None:
+        into.total[:, :, asked.frame.rows] = asked.entropy
+    elif asked.sums_of_entropy is None:
+        asked.sums_of_entropy = into.total
+    else:
+        into.total = asked.sums_of_entropy  # asked twice under two names
+
+
+def _received(asked: _Asked, into: keys._Received) -> None:
+    asked.questions += 1
+    asked.survey.received(into.total.data_ptr())
+
+
+def _offsets(asked: _Asked, into: keys._Offsets) -> None:
+    asked.questions += 1
+    counts = _visible_by_distance(asked, into.limit, into.after)
+    if counts is not None:
+        into.seen += counts
+    else:
+        asked.tells_hidden = True
+    asked.survey.offsets(into.total.data_ptr(), into.seen.data_ptr() if counts is None else 0, into.limit, into.after)
+
+
+def _visible_by_distance(asked: _Asked, limit: int, after: int) -> Tensor | None:
+    """How many of the frame's queries see the key at each distance -after .. limit, [b or 1, 1, after + limit + 1].
+
+    None where runs of the mask do not say it: then the pass counts cells.
+    """
+    plan, frame = asked.plan, asked.frame
+    if any(type(rule) is not SoftCap for rule in plan.spec.scores) or not plan.intervals.exact or asked.careful:
+        return None
+    steps = None
+    for start in range(frame.rows.start, frame.rows.stop, ROWS):
+        block = slice(start, min(start + ROWS, frame.rows.stop))
+        lo, hi = plan.intervals.bounds(frame.batch, block)
+        if lo.shape[-1] > 1:
+            return None  # runs may overlap
+        lo, hi = lo[..., 0].clamp(min=frame.keys.start), hi[..., 0].clamp(max=frame.keys.stop)
+        pos = plan.geometry.positions(frame.batch, block)
+        # A query sees distances pos - hi + 1 .. pos - lo: a step up where they begin, one down behind their end.
+        first, behind = ((pos - end + 1 + after).clamp(0, after + limit + 1) for end in (hi, lo))
+        seen = (lo < hi).expand_as(first).float()
+        if steps is None:
+            steps = torch.zeros((len(first), after + limit + 2))
+        steps.scatter_add_(-1, first, seen).scatter_add_(-1, behind, -seen)
+    assert steps is not None
+    return steps.cumsum(-1)[:, None, :-1]
+
+
+def _top_keys(asked: _Asked, into: keys._TopKeys) -> None:
+    asked.questions += 1
+    asked.tells_hidden = True
+    asked.survey.top_keys(into.values.data_ptr(), into.keys.data_ptr(), into.k)
+
+
+def _mass_on(asked: _Asked, into: groups._MassOn) -> None:
+    asked.questions += 1
+    targets = into.targets.long().contiguous()
+    batch = targets.stride(0) if targets.shape[0] > 1 else 0
+    asked.survey.mass_on(into.total.data_ptr(), asked.hold(targets), batch, targets.shape[-1])
+
+
+def _mass_where(asked: _Asked, into: groups._MassWhere) -> None:
+    asked.questions += 1
+    asked.survey.mass_where(into.total.data_ptr(), *_labels(asked, into.q_labels, into.k_labels))
+
+
+def _segments(asked: _Asked, into: groups._Segments) -> None:
+    if into.total.numel():
+        asked.questions += 1
+        labels = _labels(asked, into.q_ids, into.k_ids)
+        asked.survey.segments(into.total.data_ptr(), *labels, *into.total.shape[-2:])
+
+
+def _labels(asked: _Asked, of_queries: Tensor, of_keys: Tensor) -> tuple[int, int, int, int]:
+    """Addresses and batch strides of labels [B or 1, T] and [B or 1, S] as int32, all that is negative as -1."""
+    q, k = (x.long().clamp(min=-1) for x in (of_queries, of_keys))
+    if max(int(x.max()) for x in (q, k)) >= NARROW:  # names are all that matters
+        names = torch.cat([q.flatten(), k.flatten()]).unique()
+        shift = int(names[0] < 0)
+        q, k = (torch.searchsorted(names, x) - shift for x in (q, k))
+    k = torch.nn.functional.pad(k, (0, -k.shape[-1] % PADDED), value=-1)
+    q, k = (x.to(torch.int32).contiguous() for x in (q, k))
+    steps = [x.stride(0) if x.shape[0] > 1 else 0 for x in (q, k)]
+    return asked.hold(q), steps[0], asked.hold(k), steps[1]
+
+
+def _map(asked: _Asked, into: regions._Map) -> None:
+    if span(into.rows) > 0 and span(into.cols) > 0:
+        asked.questions += 1
+        question = into.question
+        size = (question.height, question.width)
+        asked.survey.map(into.total.data_ptr(), *size, _region(into.rows, into.cols), question.pool == "max")
+
+
+def _crop(asked: _Asked, into: regions._Crop) -> None:
+    if into.found.numel():
+        asked.questions += 1
+        asked.survey.crop(into.found.data_ptr(), _region(into.rows, into.cols))
+
+
+def _region(rows: slice, cols: slice) -> tuple[int, int, int, int]:
+    return rows.start, rows.stop, cols.start, cols.stop
+
+
+def _contribution(asked: _Asked, into: keys._Contribution) -> None:
+    asked.questions += 1
+    norms = _norms(asked.plan, asked.frame, into.w_o)
+    strange = not all_finite(norms)
+    asked.tells_hidden = asked.tells_hidden or strange
+    norms = torch.nn.functional.pad(norms, (0, -norms.shape[-1] % PADDED))
+    addresses = into.by_key.data_ptr(), into.by_query.data_ptr(), asked.hold(norms)
+    asked.survey.contribution(*addresses, strange)
+
+
+def _norms(plan: Plan, frame: Frame, w_o: Tensor) -> Tensor:
+    """``||v_j W_O^h||`` of the frame's heads, [b, h, S]: that of ``v_j L``, only E wide, with L L' = W_O^h' W_O^h."""
+    assert plan.v is not None  # check() refuses a pattern without values
+    v, found = plan.v[frame.batch].float(), frame.zeros(plan.geometry.S)
+    heads = plan.kv_heads[frame.heads]
+    if plan.geometry.E == 0:
+        return found
+    per_head = w_o.detach().double().unflatten(1, (plan.geometry.H, -1))[:, frame.heads].permute(1, 2, 0)  # h, E, M
+    root, failed = torch.linalg.cholesky_ex(per_head @ per_head.mT)
+    for h, kv in enumerate(heads):
+        torch.linalg.vector_norm(v[:, kv] @ root[h].float(), dim=-1, out=found[:, h])
+    if bool(failed.any()) or not all_finite(found):  # a head blind to some direction; values that are not finite
+        return keys._value_norms(v[:, list(heads)], w_o, frame.heads, plan.geometry.H)
+    return found
+
+
+_ASK: dict[type[Any], Callable[[_Asked, Any], None]] = {
+    rows._RowFact: _row_fact,
+    rows._Entropy: _entropy,
+    keys._Received: _received,
+    keys._Offsets: _offsets,
+    keys._OffsetsSummed: _offsets,
+    keys._TopKeys: _top_keys,
+    groups._MassOn: _mass_on,
+    groups._MassWhere: _mass_where,
+    groups._Segments: _segments,
+    regions._Map: _map,
+    regions._Crop: _crop,
+    keys._Contribution: _contribution,
+}
