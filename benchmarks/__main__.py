@@ -57,6 +57,7 @@ class Run:
     def __init__(self, profile: str, peers: Sequence[str], seconds: float) -> None:
         self.peers, self.seconds = list(peers), seconds
         self.checked: set[str | None] = set()
+        self.ended: int | None = None
         self.record: results.Record = {
             "machine": {},
             "profile": profile,
@@ -115,7 +116,7 @@ class Run:
                 if rest:
                     raise SystemExit(f"benchmarks: the worker in {environment} ended early; what it printed is above")
                 return
-            self._keep({"failed": begun, "why": "its process died"}, environment)
+            self._keep({"failed": begun, "why": f"its process ended with {self.ended}"}, environment)
 
     def _said(self, python: Path, environment: str, isa: str | None, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """The messages of one worker."""
@@ -143,6 +144,7 @@ class Run:
             except BaseException:
                 worker.kill()  # whoever interrupts a run waits for no bench
                 raise
+        self.ended = worker.returncode
 
     def _keep(self, message: dict[str, Any], environment: str) -> None:
         """Puts one message into the record, and what a person should see on the screen."""

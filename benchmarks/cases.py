@@ -287,6 +287,6 @@ add(
 
 for _dtype in ("f32", "bf16"):
     add("smollm2_decode", {"dtype": _dtype, "work": "SmolLM2 decode", "S": 8192})
-    add("minilm", {"dtype": _dtype, "work": "MiniLM", "T": 128, "B": 32}, tier="quick" if _dtype == "f32" else "full")
+    add("minilm", {"dtype": _dtype, "work": "MiniLM", "T": 128, "B": 32}, tier="quick" if _dtype == "f32" else "grid")
 add("smollm2_prefill", {"dtype": "f32", "work": "SmolLM2 prefill", "T": 8192})
 add("smollm2_prefill", {"dtype": "f32", "work": "SmolLM2 prefill", "T": 2048}, tier="quick")

@@ -24,7 +24,7 @@ template <class T> T *pointer(uintptr_t address) { return reinterpret_cast<T *>(
 
 // A call and what its pointers into the call itself point to.
 class Bound {
-public:
+  public:
     Call call{};
 
     Bound(const Numbers &q, const Numbers &k, const Numbers &v, const Sizes &sizes, double scale,
@@ -69,7 +69,7 @@ public:
         return rule;
     }
 
-private:
+  private:
     std::vector<int64_t> starts;
     std::vector<int32_t> heads, order, first;
 };
@@ -87,7 +87,8 @@ inline Runs runs(uintptr_t lo, uintptr_t hi, int64_t batch, int64_t row, int32_t
 
 inline const Kernels &chosen() {
     const Kernels *found = kernels();
-    if (!found) throw std::runtime_error("HEADWISE_ISA names an instruction set that is not built or not on this processor");
+    if (!found)
+        throw std::runtime_error("HEADWISE_ISA names an instruction set that is not built or not on this processor");
     return *found;
 }
 

@@ -20,14 +20,15 @@ int threads_for(double multiply_adds, int threads) {
 
 namespace {
 
-constexpr int64_t kStretch = 1024;   // keys of a part, where keys are split
+constexpr int64_t kStretch = 1024; // keys of a part, where keys are split
 constexpr int64_t kMostParts = 256;
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Keys of a part: the answer to how the keys are split depends on the shapes alone, never on threads or neighbours.
 int64_t stretch_of(const Kernels &kernels, const Call &call) {
-    if (widest_group(call) * call.T > 8 * kernels.few_rows || call.S < 2 * kStretch) return std::max<int64_t>(call.S, 1);
+    if (widest_group(call) * call.T > 8 * kernels.few_rows || call.S < 2 * kStretch)
+        return std::max<int64_t>(call.S, 1);
     return std::max(kStretch, up((call.S + kMostParts - 1) / kMostParts, kernels.key_block));
 }
 
@@ -36,11 +37,14 @@ int64_t rows_of(const Kernels &kernels, const Call &call, int64_t rows, int64_t 
     const int64_t alone = call.B * call.Hk * parts;
     const int64_t least = kernels.item_rows / 5;
     int64_t cuts = (rows + kernels.item_rows - 1) / kernels.item_rows;
-    if (threads > 1 && alone * cuts < 4 * threads) cuts = std::max(cuts, std::min((4 * threads + alone - 1) / alone, rows / least));
+    if (threads > 1 && alone * cuts < 4 * threads)
+        cuts = std::max(cuts, std::min((4 * threads + alone - 1) / alone, rows / least));
     return std::max<int64_t>(1, (rows + std::max<int64_t>(cuts, 1) - 1) / std::max<int64_t>(cuts, 1));
 }
 
 } // namespace
+
+bool splits_keys(const Kernels &kernels, const Call &call) { return stretch_of(kernels, call) < call.S; }
 
 void forward(const Kernels &kernels, const Call &call, const Operand &out, const Facts &facts, int threads) {
     threads = threads_for(double(call.B) * call.H * call.T * call.S * (call.D + call.E), threads);
@@ -59,7 +63,8 @@ void forward(const Kernels &kernels, const Call &call, const Operand &out, const
     }
     // Late queries see more keys of a causal mask: the long pieces first, so that threads end together.
     if (call.after < kFar && parts == 1)
-        std::stable_sort(items.begin(), items.end(), [&](const Item &a, const Item &b) { return (a.row1 - 1) % call.T > (b.row1 - 1) % call.T; });
+        std::stable_sort(items.begin(), items.end(),
+                         [&](const Item &a, const Item &b) { return (a.row1 - 1) % call.T > (b.row1 - 1) % call.T; });
     Parts split{nullptr, nullptr, nullptr, nullptr, parts};
     std::vector<float> room;
     if (parts > 1) {
@@ -70,7 +75,8 @@ void forward(const Kernels &kernels, const Call &call, const Operand &out, const
     in_parallel(int64_t(items.size()), threads, kernels.forward_scratch(call, most),
                 [&](int64_t n, void *scratch) { kernels.forward(call, items[size_t(n)], out, facts, split, scratch); });
     if (parts == 1) return;
-    in_parallel(call.B * call.H, threads, 0, [&](int64_t n, void *) { kernels.merge(call, n / call.H, n % call.H, out, facts, split); });
+    in_parallel(call.B * call.H, threads, 0,
+                [&](int64_t n, void *) { kernels.merge(call, n / call.H, n % call.H, out, facts, split); });
 }
 
 } // namespace headwise

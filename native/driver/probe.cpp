@@ -9,9 +9,7 @@
 namespace headwise {
 namespace {
 
-double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 } // namespace
 
@@ -21,7 +19,8 @@ double probe_multiply_adds(const Kernels &kernels, bool bf16, int threads, doubl
     const double start = now();
     for (double begin = start; begin - start < seconds;) {
         in_parallel(threads, threads, 0, [&](int64_t n, void *) {
-            const double operations = (bf16 ? kernels.probe_bf16 : kernels.probe_floats)(1 << 16, &sink[size_t(n) * 16]);
+            const double operations =
+                (bf16 ? kernels.probe_bf16 : kernels.probe_floats)(1 << 16, &sink[size_t(n) * 16]);
             if (n == 0) done = operations * threads;
         });
         const double end = now();

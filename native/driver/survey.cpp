@@ -38,8 +38,10 @@ int64_t sums_of(const Question &question, const Survey &survey, int64_t by_key) 
     switch (question.kind) {
     case QuestionKind::offsets:
         return (question.limit + question.after + 1 + 2 * kPadded) * (question.counts ? 2 : 1);
-    case QuestionKind::segments: return question.height * question.width;
-    case QuestionKind::contribution: return question.strange ? by_key : 0;
+    case QuestionKind::segments:
+        return question.height * question.width;
+    case QuestionKind::contribution:
+        return question.strange ? by_key : 0;
     case QuestionKind::map: {
         int64_t tall = 0;
         for (int64_t row = survey.frame.row0; row < survey.frame.row1; row += survey.part_rows) {
@@ -48,7 +50,8 @@ int64_t sums_of(const Question &question, const Survey &survey, int64_t by_key) 
         }
         return tall * question.width;
     }
-    default: return 0;
+    default:
+        return 0;
     }
 }
 
@@ -64,7 +67,8 @@ void lay_out(const Kernels &kernels, Survey &survey, std::vector<int64_t> &place
         const Question &question = survey.questions[n];
         place.push_back(survey.block);
         survey.block += up(sums_of(question, survey, by_key), kPadded);
-        if (question.kind == QuestionKind::received || (question.kind == QuestionKind::contribution && !question.strange))
+        if (question.kind == QuestionKind::received ||
+            (question.kind == QuestionKind::contribution && !question.strange))
             survey.received = 0;
     }
     if (survey.received == 0) {
@@ -108,12 +112,15 @@ void finish(const Kernels &kernels, const Call &call, const Survey &survey, int6
         const Question &question = survey.questions[n];
         const int64_t place = survey.place[n];
         switch (question.kind) {
-        case QuestionKind::received: std::copy_n(received, keys, question.out + answer * call.S + key0); break;
+        case QuestionKind::received:
+            std::copy_n(received, keys, question.out + answer * call.S + key0);
+            break;
         case QuestionKind::offsets: {
             const int64_t entries = question.limit + question.after + 1, row = entries + 2 * kPadded;
             const float *total = added_up(sums, place, row * (question.counts ? 2 : 1)) + kPadded;
             std::reverse_copy(total, total + entries, question.out + answer * entries);
-            if (question.counts) std::reverse_copy(total + row, total + row + entries, question.counts + answer * entries);
+            if (question.counts)
+                std::reverse_copy(total + row, total + row + entries, question.counts + answer * entries);
             break;
         }
         case QuestionKind::segments: {
@@ -131,7 +138,8 @@ void finish(const Kernels &kernels, const Call &call, const Survey &survey, int6
             for (int64_t j = 0; !question.strange && j < keys; ++j) out[j] = received[j] * norms[j];
             break;
         }
-        default: break;
+        default:
+            break;
         }
     }
 }
@@ -142,9 +150,12 @@ struct Group {
 };
 
 // The frame's heads in groups: several of one key/value head where their rows fit one piece of work.
-std::vector<Group> groups_of(const Kernels &kernels, const Call &call, const Frame &frame) {
+std::vector<Group> groups_of(const Kernels &kernels, const Call &call, const Survey &survey) {
+    const Frame &frame = survey.frame;
     std::vector<Group> found;
-    const int64_t together = std::max<int64_t>(1, kernels.item_rows / (frame.row1 - frame.row0));
+    const int64_t kept = kKept / (frame.key1 - frame.key0 + 2 * kernels.key_block); // rows
+    const int64_t most = survey.known ? kernels.item_rows : std::min(kernels.item_rows, kept);
+    const int64_t together = std::max<int64_t>(1, most / (frame.row1 - frame.row0));
     for (int64_t b = frame.b0; b < frame.b1; ++b)
         for (const Heads &heads : heads_of(call, frame))
             for (int64_t slot = heads.slot0; slot < heads.slot1; slot += together)
@@ -153,22 +164,24 @@ std::vector<Group> groups_of(const Kernels &kernels, const Call &call, const Fra
 }
 
 // All parts of some groups, whose sums are kept at the same time.
-void run(const Kernels &kernels, const Call &call, const Survey &survey, const Group *groups, int64_t count, int64_t parts,
-         int threads) {
+void run(const Kernels &kernels, const Call &call, const Survey &survey, const Group *groups, int64_t count,
+         int64_t parts, int threads) {
     std::vector<Stretch> stretches;
     std::vector<std::pair<int64_t, Sums>> heads; // which answer, from which sums
     const int64_t width = survey.frame.h1 - survey.frame.h0;
     for (int64_t g = 0; g < count; ++g) {
         const auto &[b, kv, slot0, slot1, sums] = groups[g];
         const int64_t step = (slot1 - slot0) * survey.block;
-        for (int64_t part = 0; part < parts; ++part) stretches.push_back({b, kv, slot0, slot1, part, sums + part * step});
+        for (int64_t part = 0; part < parts; ++part)
+            stretches.push_back({b, kv, slot0, slot1, part, sums + part * step});
         for (int64_t slot = slot0; slot < slot1; ++slot)
             heads.push_back({(b - survey.frame.b0) * width + call.order[slot] - survey.frame.h0,
                              {survey.sums + sums + (slot - slot0) * survey.block, step, parts}});
     }
     // Late queries see more keys of a causal mask: the long pieces first, so that threads end together.
     if (call.after < kFar)
-        std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch &a, const Stretch &b) { return a.part > b.part; });
+        std::stable_sort(stretches.begin(), stretches.end(),
+                         [](const Stretch &a, const Stretch &b) { return a.part > b.part; });
     int64_t bytes = 0;
     for (int64_t g = 0; g < count; ++g)
         bytes = std::max(bytes, kernels.survey_scratch(call, survey, groups[g].slot1 - groups[g].slot0));
@@ -191,6 +204,13 @@ bool empty(const Frame &frame) {
 double work_in(const Call &call, const Frame &frame) {
     return double(frame.b1 - frame.b0) * double(frame.h1 - frame.h0) * double(rows_in(frame)) *
            double(frame.key1 - frame.key0) * double(call.D);
+}
+
+// Whether facts, and an output, can be found on the way: the scores of two tiles of rows have to fit what is kept, and
+// an output has to be that of the forward pass, to the bit.
+bool on_the_way(const Kernels &kernels, const Call &call, const Survey &survey) {
+    const int64_t keys = survey.frame.key1 - survey.frame.key0 + 2 * kernels.key_block;
+    return kernels.item_rows / 5 * keys <= kKept && !(survey.out.data && splits_keys(kernels, call));
 }
 
 } // namespace
@@ -220,16 +240,25 @@ void row_facts(const Kernels &kernels, const Call &call, const Frame &frame, con
         const auto from = [back](float *fact) {
             return fact ? reinterpret_cast<float *>(reinterpret_cast<intptr_t>(fact) - back * 4) : nullptr;
         };
-        const Facts here{from(facts.max_logit), from(facts.peak), from(facts.log_total), from(facts.lse), from(facts.entropy)};
+        const Facts here{from(facts.max_logit), from(facts.peak), from(facts.log_total), from(facts.lse),
+                         from(facts.entropy)};
         kernels.forward(bare, item, {}, here, {nullptr, nullptr, nullptr, nullptr, 1}, scratch);
     });
 }
 
 void survey(const Kernels &kernels, const Call &call, const Survey &asked, int threads) {
     if (empty(asked.frame)) return;
-    Call bare = call;
-    bare.v = {}; // norms are all that is read of the values
     Survey survey = asked;
+    if (!survey.known && !on_the_way(kernels, call, survey)) {
+        if (survey.out.data)
+            forward(kernels, call, survey.out, survey.facts, threads);
+        else
+            row_facts(kernels, call, survey.frame, survey.facts, threads);
+        survey.known = true;
+        survey.facts.entropy = nullptr;
+    }
+    Call bare = call;
+    if (survey.known || !survey.out.data) bare.v = {}; // norms are all that answers read of the values
     std::vector<int64_t> place;
     // How rows are cut depends on the shapes alone: sums have the same bits on any number of threads.
     int64_t parts = std::clamp<int64_t>(rows_in(survey.frame) / kernels.item_rows, 1, kMostParts);
@@ -237,7 +266,7 @@ void survey(const Kernels &kernels, const Call &call, const Survey &asked, int t
     while (parts > 1 && parts * survey.block > kPartsFloats) lay_out(kernels, survey, place, parts /= 2);
     parts = (rows_in(survey.frame) + survey.part_rows - 1) / survey.part_rows;
     threads = threads_for(work_in(call, survey.frame), threads);
-    std::vector<Group> groups = groups_of(kernels, call, survey.frame);
+    std::vector<Group> groups = groups_of(kernels, call, survey);
     std::unique_ptr<float[]> room;
     int64_t most = 0;
     for (size_t first = 0, last; first < groups.size(); first = last) {

@@ -7,7 +7,8 @@ namespace headwise {
 // Facts of the frame's rows, [b, h, rows of the frame] each; all keys are taken in.
 void row_facts(const Kernels &kernels, const Call &call, const Frame &frame, const Facts &facts, int threads);
 
-// Answers of `asked`, whose place, received, block and part_rows are found here.
+// Answers of `asked`, whose place, received, block and part_rows are found here; its facts and its output too, where
+// they are not known: in the same sweep if they can be.
 void survey(const Kernels &kernels, const Call &call, const Survey &asked, int threads);
 
 } // namespace headwise

@@ -24,7 +24,9 @@ inline void interleave(vf a, vf b, vf &low, vf &high) {
     low = (vf)_mm256_permute2f128_ps(x, y, 0x20);
     high = (vf)_mm256_permute2f128_ps(x, y, 0x31);
 }
-inline uint32_t bits_of(vi mask) { return uint32_t(_mm256_movemask_ps((__m256)mask)); } // a bit a lane, of all ones or none
+inline uint32_t bits_of(vi mask) {
+    return uint32_t(_mm256_movemask_ps((__m256)mask));
+} // a bit a lane, of all ones or none
 #include "../tile/kernels.inl"
 } // namespace
 

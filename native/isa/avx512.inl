@@ -19,4 +19,6 @@ inline void interleave(vf a, vf b, vf &low, vf &high) {
     low = (vf)_mm512_permutex2var_ps((__m512)a, first, (__m512)b);
     high = (vf)_mm512_permutex2var_ps((__m512)a, second, (__m512)b);
 }
-inline uint32_t bits_of(vi mask) { return uint32_t(_mm512_movepi32_mask((__m512i)mask)); } // a bit a lane, of all ones or none
+inline uint32_t bits_of(vi mask) {
+    return uint32_t(_mm512_movepi32_mask((__m512i)mask));
+} // a bit a lane, of all ones or none

@@ -10,12 +10,20 @@ struct Room {
     }
 };
 
+// Scores that are kept for whoever asks about them: that of row r and key j at data + r * row + j - key0, for keys of
+// whole blocks [key0, key1). What no tile was scored for is not written.
+struct Kept {
+    float *data; // null: nobody asks
+    int64_t row, key0, key1;
+};
+
 struct ForwardRoom {
     Rows rows;
     Running *running;
     float *o, *keys, *values, *scores;
     int32_t *strange;
     uint8_t *keep, *seen;
+    Kept kept;
 };
 
 inline ForwardRoom forward_room(const Call &call, int64_t rows, char *scratch, int64_t *bytes) {
@@ -73,11 +81,13 @@ inline Values take_values(const Call &call, const Rows &rows, int64_t j0, int64_
 }
 
 // o += weights values for rows [r0, r0 + n).
-inline void mix(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, int64_t c0, int64_t end, const Values &values) {
+inline void mix(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, int64_t c0, int64_t end,
+                const Values &values) {
     const int64_t o_row = up(call.E, LANES);
     float *o = w.o + r0 * o_row;
     if (!PAIRS || !values.pairs) {
-        product<MulFloats, true>(n, o_row, end - c0, w.scores + c0, LINE, 1, values.data + c0 * values.row, values.row, o, o_row);
+        product<MulFloats, true>(n, o_row, end - c0, w.scores + c0, LINE, 1, values.data + c0 * values.row, values.row,
+                                 o, o_row);
         return;
     }
     for (int64_t r = 0; r < n; ++r) // c0 is whole panels; behind `end` the weights are 0 up to a whole vector
@@ -88,8 +98,8 @@ inline void mix(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, int64_t
 
 // Rows [r0, r0 + n) take in what they see of a block: scores to weights to o.
 template <bool SPREAD>
-inline void take_tile(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, int64_t j0, int64_t count, const Sight &sight,
-                      const Values &values) {
+inline void take_tile(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, int64_t j0, int64_t count,
+                      const Sight &sight, const Values &values) {
     const int64_t o_row = up(call.E, LANES);
     for (int64_t r = 0; r < n; ++r)
         for (int64_t x = 0; x < values.strangers; ++x)
@@ -105,6 +115,12 @@ inline void take_tile(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, i
         add_strange(call, w.rows, values, j0, w.seen + r * KEYS, w.scores + r * LINE, w.o + (r0 + r) * o_row);
 }
 
+inline void keep_scores(const ForwardRoom &w, int64_t r0, int64_t n, int64_t j0, const Sight &sight) {
+    for (int64_t r = 0; r < n; ++r)
+        __builtin_memcpy(w.kept.data + (r0 + r) * w.kept.row + j0 - w.kept.key0 + sight.c0,
+                         w.scores + r * LINE + sight.c0, size_t(sight.c1 - sight.c0) * 4);
+}
+
 template <bool SPREAD> void forward_rows(const Call &call, ForwardRoom &w, bool few) {
     const Rows &rows = w.rows;
     for (int64_t j0 = rows.hull.lo / KEYS * KEYS; j0 < rows.hull.hi; j0 += KEYS) {
@@ -113,7 +129,8 @@ template <bool SPREAD> void forward_rows(const Call &call, ForwardRoom &w, bool 
         Values values{};
         for (int64_t r0 = 0; r0 < rows.count; r0 += TILE) {
             const int64_t n = rows.count - r0 < TILE ? rows.count - r0 : TILE;
-            const Sight sight = sight_of(call, rows.b, rows.head + r0, rows.query + r0, rows.span + r0, n, j0, count, w.keep);
+            const Sight sight =
+                sight_of(call, rows.b, rows.head + r0, rows.query + r0, rows.span + r0, n, j0, count, w.keep);
             if (sight.c0 >= sight.c1) continue;
             if (few) {
                 score_few(call, rows, r0, n, j0, count, sight, w.scores);
@@ -128,12 +145,14 @@ template <bool SPREAD> void forward_rows(const Call &call, ForwardRoom &w, bool 
             if (!ready && call.v.data) values = take_values(call, rows, j0, count, w);
             ready = true;
             finish_scores(call, rows, r0, n, j0, count, sight, w.keep, w.scores);
+            if (w.kept.data && j0 >= w.kept.key0 && j0 < w.kept.key1) keep_scores(w, r0, n, j0, sight);
             take_tile<SPREAD>(call, w, r0, n, j0, count, sight, values);
         }
     }
 }
 
-void forward(const Call &call, const Item &item, const Operand &out, const Facts &facts, const Parts &parts, void *scratch) {
+void forward(const Call &call, const Item &item, const Operand &out, const Facts &facts, const Parts &parts,
+             void *scratch) {
     ForwardRoom w = forward_room(call, item.row1 - item.row0, static_cast<char *>(scratch), nullptr);
     set_rows(call, item, w.rows);
     set_queries(call, w.rows, in_pairs(call));
@@ -176,7 +195,8 @@ void merge(const Call &call, int64_t b, int64_t h, const Operand &out, const Fac
             float top = sum.largest >= part.largest ? sum.largest : part.largest;
             if (sum.total != sum.total && sum.largest != kInf) top = sum.total; // a NaN is above +inf too
             if (part.total != part.total && part.largest != kInf) top = part.total;
-            const float keep = sum.largest == -kInf ? 0.0f : exp_of(sum.largest - top), join = exp_of(part.largest - top);
+            const float keep = sum.largest == -kInf ? 0.0f : exp_of(sum.largest - top),
+                        join = exp_of(part.largest - top);
             if (sum.largest != -kInf) sum.spread = (sum.spread + sum.total * (top - sum.largest)) * keep;
             sum.spread += (part.spread + part.total * (top - part.largest)) * join;
             sum.total = sum.total * keep + part.total * join;

@@ -52,7 +52,7 @@ inline void product_rows(int64_t rows, const float *a, int64_t row, int64_t step
     switch (rows) {
 #define HEADWISE_REST(R)                                                                                               \
     case R:                                                                                                            \
-        if constexpr (R < ROWS) product_tile<Mul, R, V, ADD, SCALE>(a, row, step, b, b_row, c, c_row, k, scale);        \
+        if constexpr (R < ROWS) product_tile<Mul, R, V, ADD, SCALE>(a, row, step, b, b_row, c, c_row, k, scale);       \
         break;
         HEADWISE_REST(1)
         HEADWISE_REST(2)
@@ -62,7 +62,8 @@ inline void product_rows(int64_t rows, const float *a, int64_t row, int64_t step
         HEADWISE_REST(6)
         HEADWISE_REST(7)
 #undef HEADWISE_REST
-    default: break;
+    default:
+        break;
     }
 }
 

@@ -17,4 +17,6 @@ using namespace headwise;
 #include "probe.inl"
 
 #define HEADWISE_KERNELS(name)                                                                                         \
-    { name, LANES, 10 * TILE, KEYS, FEW, forward_scratch, forward, merge, prepare, backward_scratch, backward, write_queries, survey_scratch, survey, probe_floats, probe_bf16, probe_read }
+    {name,         LANES,      10 * TILE,        KEYS,     FEW,           forward_scratch, forward,                    \
+     merge,        prepare,    backward_scratch, backward, write_queries, survey_scratch,  survey,                     \
+     probe_floats, probe_bf16, probe_read}

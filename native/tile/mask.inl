@@ -4,9 +4,7 @@ struct Span {
     int64_t lo, hi; // keys [lo, hi)
 };
 
-inline Span meet(Span a, Span b) {
-    return {a.lo > b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi};
-}
+inline Span meet(Span a, Span b) { return {a.lo > b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi}; }
 
 // The band and the runs of one row: the smallest span that holds every key it sees.
 inline Span span_of(const Call &call, int64_t b, int64_t i) {
@@ -42,7 +40,9 @@ inline void keep_node(const MaskNode &node, int64_t b, int64_t h, int64_t i, int
     const Plane &plane = node.plane;
     const uint8_t *cells = static_cast<const uint8_t *>(plane.data) + b * plane.batch + h * plane.head;
     switch (node.kind) {
-    case MaskKind::runs: keep_runs(node.runs, b, i, j0, count, keep); return;
+    case MaskKind::runs:
+        keep_runs(node.runs, b, i, j0, count, keep);
+        return;
     case MaskKind::dense:
         cells += i * plane.row + j0 * plane.column;
         for (int64_t j = 0; j < count; ++j) keep[j] = cells[j * plane.column] != 0;
@@ -63,12 +63,14 @@ inline void keep_node(const MaskNode &node, int64_t b, int64_t h, int64_t i, int
         return;
     }
     case MaskKind::all_of:
-    case MaskKind::any_of: return;
+    case MaskKind::any_of:
+        return;
     }
 }
 
 // Keys j0 .. j0 + count of one row, cell by cell, within its span.
-inline void keep_row(const Call &call, int64_t b, int64_t h, int64_t i, Span span, int64_t j0, int64_t count, uint8_t *keep) {
+inline void keep_row(const Call &call, int64_t b, int64_t h, int64_t i, Span span, int64_t j0, int64_t count,
+                     uint8_t *keep) {
     if (call.nodes == 0) {
         keep_runs(call.runs, b, i, j0, count, keep);
     } else {
@@ -105,8 +107,8 @@ struct Sight {
 };
 
 // Rows [0, rows) of a tile with their spans, against the block of `count` keys that begins at j0.
-inline Sight sight_of(const Call &call, int64_t b, const int32_t *head, const int32_t *query, const Span *spans, int64_t rows,
-                      int64_t j0, int64_t count, uint8_t *keep) {
+inline Sight sight_of(const Call &call, int64_t b, const int32_t *head, const int32_t *query, const Span *spans,
+                      int64_t rows, int64_t j0, int64_t count, uint8_t *keep) {
     int64_t lo = count, hi = 0, last_lo = 0, first_hi = count;
     for (int64_t r = 0; r < rows; ++r) {
         const Span part = meet({spans[r].lo - j0, spans[r].hi - j0}, {0, count});

@@ -2,13 +2,14 @@
 
 constexpr float kLowest = -88.02f; // here 2^round(x / ln 2) is no float32 any more, and the power below is 0
 
-// exp(x) of N vectors for x <= about 1: 0 where x is below -87.7 (-inf too), NaN stays. Relative error below 1e-7; exp(0)
-// is 1 exactly. Step by step over all vectors: one alone would wait for itself.
+// exp(x) of N vectors for x <= about 1: 0 where x is below -87.7 (-inf too), NaN stays. Relative error below 1e-7;
+// exp(0) is 1 exactly. Step by step over all vectors: one alone would wait for itself.
 template <int N> inline void exp_each(vf *x) {
     vf t[N], square[N], p[N];
 #define HEADWISE_EACH _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n)
     HEADWISE_EACH x[n] = larger(splat(kLowest), x[n]); // x where x is NaN
-    HEADWISE_EACH t[n] = madd(x[n], splat(1.44269504f), splat(12582912.0f + 127.0f)); // round(x / ln 2) + 127 in its low bits
+    HEADWISE_EACH t[n] =
+        madd(x[n], splat(1.44269504f), splat(12582912.0f + 127.0f)); // round(x / ln 2) + 127 in its low bits
     HEADWISE_EACH x[n] = madd(t[n] - (12582912.0f + 127.0f), splat(-0.693147182f), x[n]);
     HEADWISE_EACH square[n] = x[n] * x[n];
     HEADWISE_EACH p[n] = madd(splat(0x1.126e4ap-7f), x[n], splat(0x1.55589p-5f));

@@ -37,9 +37,15 @@ template <Dtype DTYPE> inline vf widen_first(const void *from, int64_t n) {
 // Runs `body<DTYPE>(...)` for the dtype that an operand has.
 #define HEADWISE_BY_DTYPE(dtype, body, ...)                                                                            \
     switch (dtype) {                                                                                                   \
-    case Dtype::f32: body<Dtype::f32>(__VA_ARGS__); break;                                                             \
-    case Dtype::bf16: body<Dtype::bf16>(__VA_ARGS__); break;                                                           \
-    case Dtype::f16: body<Dtype::f16>(__VA_ARGS__); break;                                                             \
+    case Dtype::f32:                                                                                                   \
+        body<Dtype::f32>(__VA_ARGS__);                                                                                 \
+        break;                                                                                                         \
+    case Dtype::bf16:                                                                                                  \
+        body<Dtype::bf16>(__VA_ARGS__);                                                                                \
+        break;                                                                                                         \
+    case Dtype::f16:                                                                                                   \
+        body<Dtype::f16>(__VA_ARGS__);                                                                                 \
+        break;                                                                                                         \
     }
 
 // One row of `width` numbers times `scale` as floats, zeros up to `padded`.
@@ -47,7 +53,8 @@ template <Dtype DTYPE> inline void widen_row(const char *from, int64_t width, fl
     constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
     int64_t i = 0;
     for (; i + LANES <= width; i += LANES) store(to + i, widen<DTYPE>(from + i * size) * scale);
-    for (; i < padded; i += LANES) store(to + i, i < width ? widen_first<DTYPE>(from + i * size, width - i) * scale : vf{});
+    for (; i < padded; i += LANES)
+        store(to + i, i < width ? widen_first<DTYPE>(from + i * size, width - i) * scale : vf{});
 }
 
 inline uint32_t narrow_bf16(float x) {
@@ -82,8 +89,8 @@ inline void transpose(vf *x) {
     }
 }
 
-// Rows [0, count) of a key or value block, `width` wide and `row` numbers apart, as panels: panel p holds rows p * PANEL .. of [width][PANEL],
-// zeros where there is no row. This is the B that `product` wants of a transposed operand.
+// Rows [0, count) of a key or value block, `width` wide and `row` numbers apart, as panels: panel p holds rows p *
+// PANEL .. of [width][PANEL], zeros where there is no row. This is the B that `product` wants of a transposed operand.
 constexpr int64_t PANEL = VECTORS * LANES;
 
 template <Dtype DTYPE>
@@ -98,7 +105,9 @@ inline void pack_panels(const char *from, int64_t row, int64_t count, int64_t wi
                 const int64_t across = width - d < LANES ? width - d : LANES;
                 for (int64_t r = 0; r < LANES; ++r) {
                     const char *here = line + r * row + d * size;
-                    square[r] = r >= rows ? vf{} : across == LANES ? widen<DTYPE>(here) : widen_first<DTYPE>(here, across);
+                    square[r] = r >= rows         ? vf{}
+                                : across == LANES ? widen<DTYPE>(here)
+                                                  : widen_first<DTYPE>(here, across);
                 }
                 transpose(square);
                 for (int64_t e = 0; e < across; ++e) store(to + (d + e) * PANEL + i, square[e]);
@@ -154,7 +163,8 @@ inline bool finite_block(const float *x, int64_t row, int64_t count, int64_t wid
 }
 
 // Values [j0, j0 + count) of a head: in place where they are finite floats of whole vectors, else through `room`.
-inline Values values_of(const Call &call, int64_t b, int64_t kv, int64_t j0, int64_t count, float *room, int32_t *strange) {
+inline Values values_of(const Call &call, int64_t b, int64_t kv, int64_t j0, int64_t count, float *room,
+                        int32_t *strange) {
     const char *from = at(call.v, b, kv, j0);
     const int64_t padded = up(call.E, LANES);
     Values found{reinterpret_cast<const float *>(from), call.v.row, strange, 0, false};
@@ -176,8 +186,8 @@ inline Values values_of(const Call &call, int64_t b, int64_t kv, int64_t j0, int
     return found;
 }
 
-// Rows row(0) .. row(count - 1) of bf16 as pairs of neighbouring rows, [count / 2 rounded up][padded] pairs; false where a
-// number is not finite.
+// Rows row(0) .. row(count - 1) of bf16 as pairs of neighbouring rows, [count / 2 rounded up][padded] pairs; false
+// where a number is not finite.
 template <class Row> inline bool pair_lines(const Row &row, int64_t count, int64_t width, float *to) {
     const int64_t padded = up(width, LANES);
     vf nothing = {};
@@ -186,7 +196,8 @@ template <class Row> inline bool pair_lines(const Row &row, int64_t count, int64
         for (int64_t e = 0; e < padded; e += LANES) {
             const int64_t across = width - e;
             const auto take = [&](const char *line) {
-                return across >= LANES ? widen<Dtype::bf16>(line + e * 2) : widen_first<Dtype::bf16>(line + e * 2, across);
+                return across >= LANES ? widen<Dtype::bf16>(line + e * 2)
+                                       : widen_first<Dtype::bf16>(line + e * 2, across);
             };
             const vf low = take(first), high = second ? take(second) : vf{};
             nothing = madd(low, vf{}, madd(high, vf{}, nothing));

@@ -68,10 +68,18 @@ inline void cap(float cap, const Place &at, float *s) {
 
 inline void apply_rule(const Call &call, const Rule &rule, const Place &at, float *s) {
     switch (rule.kind) {
-    case RuleKind::soft_cap: cap(rule.cap, at, s); return;
-    case RuleKind::slopes: add_slopes(rule, at, s); return;
-    case RuleKind::table: add_table(rule, at, s); return;
-    case RuleKind::bias: add_bias(call, rule.plane, at, s); return;
+    case RuleKind::soft_cap:
+        cap(rule.cap, at, s);
+        return;
+    case RuleKind::slopes:
+        add_slopes(rule, at, s);
+        return;
+    case RuleKind::table:
+        add_table(rule, at, s);
+        return;
+    case RuleKind::bias:
+        add_bias(call, rule.plane, at, s);
+        return;
     }
 }
 

@@ -1,15 +1,15 @@
 // Scores of a tile: the rows of a piece of work against a block of keys.
 
-constexpr int64_t TILE = 4 * ROWS;   // rows that are scored together
-constexpr int64_t LINE = KEYS + 16;  // floats from one row of scores to the next: not a power of two, for the cache
+constexpr int64_t TILE = 4 * ROWS;  // rows that are scored together
+constexpr int64_t LINE = KEYS + 16; // floats from one row of scores to the next: not a power of two, for the cache
 
 // The rows of an item: which query of which head each is, and what it may see of the item's keys.
 struct Rows {
     int64_t b, kv, count;
     int32_t *head, *query;
     Span *span;
-    Span hull;    // of all spans
-    float *q;     // [count][q_row]
+    Span hull; // of all spans
+    float *q;  // [count][q_row]
     int64_t q_row;
     bool pairs; // q holds pairs of bf16, not yet times the scale
 };
@@ -62,26 +62,28 @@ inline void finish_scores(const Call &call, const Rows &rows, int64_t r0, int64_
 }
 
 // scores [n][LINE] = q keys^T for columns [c0, c1) from keys packed by pack_transposed.
-inline void score_packed(const Call &call, const float *q, int64_t q_row, int64_t n, const float *keys, const Sight &sight,
-                         float *scores) {
+inline void score_packed(const Call &call, const float *q, int64_t q_row, int64_t n, const float *keys,
+                         const Sight &sight, float *scores) {
     constexpr int64_t CHAIN = 192; // terms that are summed in one go
     for (int64_t c = sight.c0; c < sight.c1; c += PANEL) {
         const int64_t across = sight.c1 - c < PANEL ? sight.c1 - c : PANEL;
         const float *panel = keys + c * call.D;
-        product<MulFloats, false>(n, across, call.D < CHAIN ? call.D : CHAIN, q, q_row, 1, panel, PANEL, scores + c, LINE);
+        product<MulFloats, false>(n, across, call.D < CHAIN ? call.D : CHAIN, q, q_row, 1, panel, PANEL, scores + c,
+                                  LINE);
         for (int64_t d = CHAIN; d < call.D; d += CHAIN)
-            product<MulFloats, true>(n, across, call.D - d < CHAIN ? call.D - d : CHAIN, q + d, q_row, 1, panel + d * PANEL,
-                                     PANEL, scores + c, LINE);
+            product<MulFloats, true>(n, across, call.D - d < CHAIN ? call.D - d : CHAIN, q + d, q_row, 1,
+                                     panel + d * PANEL, PANEL, scores + c, LINE);
     }
 }
 
 // The same in pairs, from keys packed by pack_pairs.
-inline void score_pairs(const Call &call, const float *q, int64_t q_row, int64_t n, const float *keys, const Sight &sight,
-                        float *scores) {
+inline void score_pairs(const Call &call, const float *q, int64_t q_row, int64_t n, const float *keys,
+                        const Sight &sight, float *scores) {
     const int64_t width = call.D / 2;
     for (int64_t c = sight.c0; c < sight.c1; c += PANEL) {
         const int64_t across = sight.c1 - c < PANEL ? sight.c1 - c : PANEL;
-        product<MulPairs, false, true>(n, across, width, q, q_row, 1, keys + c * width, PANEL, scores + c, LINE, call.scale);
+        product<MulPairs, false, true>(n, across, width, q, q_row, 1, keys + c * width, PANEL, scores + c, LINE,
+                                       call.scale);
     }
 }
 
@@ -114,13 +116,15 @@ inline void dots(const float *q, int64_t q_row, const char *keys, int64_t row, i
 }
 
 template <class Mul, Dtype DTYPE, int R>
-inline void dot_rows(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float scale, int64_t c0,
-                     int64_t c1, int64_t end, const char *ahead, int64_t ahead_bytes, int64_t ahead_row, float *s) {
+inline void dot_rows(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float scale,
+                     int64_t c0, int64_t c1, int64_t end, const char *ahead, int64_t ahead_bytes, int64_t ahead_row,
+                     float *s) {
     constexpr int STEP = R >= 3 ? 2 : 4;
     int64_t c = c0;
     for (; c + STEP <= end; c += STEP) {
         for (int64_t j = 0; ahead && j < STEP; ++j)
-            for (int64_t byte = 0; byte < ahead_bytes; byte += 64) __builtin_prefetch(ahead + (c + j) * ahead_row + byte, 0, 2);
+            for (int64_t byte = 0; byte < ahead_bytes; byte += 64)
+                __builtin_prefetch(ahead + (c + j) * ahead_row + byte, 0, 2);
         dots<Mul, DTYPE, R, STEP>(q, q_row, keys + c * row, row, width, scale, s + c);
     }
     for (; c < end; ++c) dots<Mul, DTYPE, R, 1>(q, q_row, keys + c * row, row, width, scale, s + c);
@@ -144,29 +148,39 @@ inline void score_in_place(const Call &call, const Rows &rows, int64_t r0, int64
         const int64_t ahead_bytes = call.E * size, ahead_row = call.v.row * size;
         switch (n - r) {
 #define HEADWISE_DOTS(R)                                                                                               \
-    dot_rows<Mul, DTYPE, R>(q, rows.q_row, keys, call.k.row * size, width, scale, sight.c0, sight.c1, end, ahead,        \
+    dot_rows<Mul, DTYPE, R>(q, rows.q_row, keys, call.k.row * size, width, scale, sight.c0, sight.c1, end, ahead,      \
                             ahead_bytes, ahead_row, s);                                                                \
     r += R;                                                                                                            \
     break;
-        case 1: HEADWISE_DOTS(1)
-        case 2: HEADWISE_DOTS(2)
-        case 3: HEADWISE_DOTS(3)
-        default: HEADWISE_DOTS(4)
+        case 1:
+            HEADWISE_DOTS(1)
+        case 2:
+            HEADWISE_DOTS(2)
+        case 3:
+            HEADWISE_DOTS(3)
+        default:
+            HEADWISE_DOTS(4)
 #undef HEADWISE_DOTS
         }
         ahead = nullptr;
     }
 }
 
-inline void score_few(const Call &call, const Rows &rows, int64_t r0, int64_t n, int64_t j0, int64_t count, const Sight &sight,
-                      float *scores) {
+inline void score_few(const Call &call, const Rows &rows, int64_t r0, int64_t n, int64_t j0, int64_t count,
+                      const Sight &sight, float *scores) {
     if (PAIRS && rows.pairs) {
         score_in_place<MulPairs, Dtype::f32>(call, rows, r0, n, j0, count, sight, scores);
         return;
     }
     switch (call.k.dtype) {
-    case Dtype::f32: score_in_place<MulFloats, Dtype::f32>(call, rows, r0, n, j0, count, sight, scores); return;
-    case Dtype::bf16: score_in_place<MulFloats, Dtype::bf16>(call, rows, r0, n, j0, count, sight, scores); return;
-    case Dtype::f16: score_in_place<MulFloats, Dtype::f16>(call, rows, r0, n, j0, count, sight, scores); return;
+    case Dtype::f32:
+        score_in_place<MulFloats, Dtype::f32>(call, rows, r0, n, j0, count, sight, scores);
+        return;
+    case Dtype::bf16:
+        score_in_place<MulFloats, Dtype::bf16>(call, rows, r0, n, j0, count, sight, scores);
+        return;
+    case Dtype::f16:
+        score_in_place<MulFloats, Dtype::f16>(call, rows, r0, n, j0, count, sight, scores);
+        return;
     }
 }

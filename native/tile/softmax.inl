@@ -25,8 +25,8 @@ template <bool SUM> inline void across(const vf *x, int64_t rows, float *to) {
     }
 }
 
-// Takes the scores of n rows of a tile in: columns [c0, c1) become exp(s - largest), c0 on a panel, c1 on a vector. What
-// had been summed shrinks with a new largest.
+// Takes the scores of n rows of a tile in: columns [c0, c1) become exp(s - largest), c0 on a panel, c1 on a vector.
+// What had been summed shrinks with a new largest.
 template <bool SPREAD>
 inline void soften(float *scores, int64_t n, int64_t c0, int64_t c1, Running *rows, float *o, int64_t o_width) {
     vf part[TILE];
@@ -53,7 +53,8 @@ inline void soften(float *scores, int64_t n, int64_t c0, int64_t c1, Running *ro
                 const float rise = found[r] - row.largest, shrink = exp_of(-rise);
                 if (SPREAD) row.spread = (row.spread + row.total * rise) * shrink;
                 row.total *= shrink;
-                for (int64_t e = 0; e < o_width; e += LANES) store(o + r * o_width + e, load(o + r * o_width + e) * shrink);
+                for (int64_t e = 0; e < o_width; e += LANES)
+                    store(o + r * o_width + e, load(o + r * o_width + e) * shrink);
             }
             row.largest = row.total == row.total ? found[r] : row.total; // a NaN of before is above +inf too
         }
@@ -135,7 +136,8 @@ inline void write_facts(const Facts &facts, int64_t at, const Finished &end) {
 }
 
 // out = o * factor, in the dtype of the output; an empty row is zeros whatever o holds.
-inline void write_out(const Call &call, const Operand &out, int64_t b, int64_t h, int64_t i, const Finished &end, float *o) {
+inline void write_out(const Call &call, const Operand &out, int64_t b, int64_t h, int64_t i, const Finished &end,
+                      float *o) {
     const bool empty = end.max_logit == -kInf && end.factor == 0.0f;
     for (int64_t e = 0; e < up(call.E, LANES); e += LANES) store(o + e, empty ? vf{} : load(o + e) * end.factor);
     narrow_row(o, call.E, const_cast<char *>(at(out, b, h, i)), out.dtype);

@@ -20,7 +20,8 @@ inline void see_mass_where(const Call &call, const Question &question, const Sho
     for (int64_t r = 0; r < tile.n; ++r) {
         if (labels[r] < 0) continue;
         const float *p = tile.p + r * LINE;
-        const int64_t before = tile.pos + r - tile.j0, end = before < tile.c1 ? before : tile.c1; // keys before the query
+        const int64_t before = tile.pos + r - tile.j0,
+                      end = before < tile.c1 ? before : tile.c1; // keys before the query
         const vi label = splat_bits(labels[r]);
         vf sum = {};
         int64_t c = tile.c0;
@@ -37,11 +38,11 @@ inline void see_mass_where(const Call &call, const Question &question, const Sho
 
 // Rows of a pass by the segment of their query: sums of p over the rows of each, for one block of keys at a time.
 struct Groups {
-    int32_t *of;          // [rows] which group, -1 = none
-    int32_t *order;       // [rows] the rows of each tile, counted from its first, by their groups
+    int32_t *of;           // [rows] which group, -1 = none
+    int32_t *order;        // [rows] the rows of each tile, counted from its first, by their groups
     int32_t *label, *slot; // of a group: the segment, and which of the stretch's heads
-    float *sums;          // [groups][KEYS]
-    int32_t *cut;         // [KEYS + 1] of a block of keys: where runs of one segment begin
+    float *sums;           // [groups][KEYS]
+    int32_t *cut;          // [KEYS + 1] of a block of keys: where runs of one segment begin
     int64_t count;
 };
 
@@ -100,8 +101,8 @@ inline float range_sum(const float *from, int64_t n) {
 }
 
 // What the rows of each group gave to the keys of a block, added up by the keys' segments.
-inline void add_groups(const Call &call, const Survey &survey, const Question &question, const Stretch &stretch, int64_t j0,
-                       const Groups &groups, int64_t place) {
+inline void add_groups(const Call &call, const Survey &survey, const Question &question, const Stretch &stretch,
+                       int64_t j0, const Groups &groups, int64_t place) {
     const int32_t *labels = question.k_labels + stretch.b * question.k_batch + j0;
     const int64_t count = call.S - j0 < KEYS ? call.S - j0 : KEYS;
     int64_t runs = 0;
@@ -109,7 +110,8 @@ inline void add_groups(const Call &call, const Survey &survey, const Question &q
         if (c == 0 || labels[c] != labels[c - 1]) groups.cut[runs++] = int32_t(c);
     groups.cut[runs] = int32_t(count);
     for (int64_t g = 0; g < groups.count; ++g) {
-        float *to = survey.sums + stretch.sums + groups.slot[g] * survey.block + place + groups.label[g] * question.width;
+        float *to =
+            survey.sums + stretch.sums + groups.slot[g] * survey.block + place + groups.label[g] * question.width;
         const float *from = groups.sums + g * KEYS;
         if (4 * runs > count) { // one by one costs less than the ends of short runs
             for (int64_t c = 0; c < count; ++c)

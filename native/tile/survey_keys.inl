@@ -23,7 +23,8 @@ inline void add_received(const Survey &survey, const Shown &tile, float *sums) {
 }
 
 // Sums along diagonals. Entry `limit + x` of them, behind a border, is that of keys x ahead of their query (behind it
-// where x < 0), so that a row of cells is a row of entries. Seen cells are counted in the entries behind those, if COUNT.
+// where x < 0), so that a row of cells is a row of entries. Seen cells are counted in the entries behind those, if
+// COUNT.
 template <bool COUNT> inline void add_diagonals(const Question &question, const Shown &tile, float *sums) {
     constexpr int64_t STEP = TILE / 2; // a row begins one entry to the left of the next: at most BORDER rows together
     static_assert(STEP <= BORDER && LANES <= BORDER, "the last row's cells lie within the border of the first");
@@ -143,7 +144,8 @@ inline float float_below(float x) {
 }
 
 // Takes in the cells of a row that are above a threshold.
-inline void take_above(float *values, int32_t *keys, int64_t wanted, const Shown &tile, const float *p, float threshold) {
+inline void take_above(float *values, int32_t *keys, int64_t wanted, const Shown &tile, const float *p,
+                       float threshold) {
     const vf least = splat(threshold);
     for (int64_t c = tile.c0; c < tile.c1; c += 64) {
         uint64_t above = 0;
@@ -151,7 +153,8 @@ inline void take_above(float *values, int32_t *keys, int64_t wanted, const Shown
             above |= uint64_t(bits_of(load(p + c + x) > least)) << x;
         for (; above; above &= above - 1) {
             const int64_t at = c + __builtin_ctzll(above);
-            if (p[at] > values[wanted - 1] && !__builtin_signbit(p[at])) insert(values, keys, wanted, p[at], tile.j0 + at);
+            if (p[at] > values[wanted - 1] && !__builtin_signbit(p[at]))
+                insert(values, keys, wanted, p[at], tile.j0 + at);
         }
     }
 }
@@ -178,7 +181,8 @@ inline void see_top_keys(const Shown &tile, const Best &best) {
     }
 }
 
-inline void write_top_keys(const Call &call, const Survey &survey, const Question &question, const Rows &rows, const Best &best) {
+inline void write_top_keys(const Call &call, const Survey &survey, const Question &question, const Rows &rows,
+                           const Best &best) {
     for (int64_t r = 0; r < rows.count; ++r) {
         const int64_t line = answer_of(survey, rows.b, rows.head[r]) * call.T + rows.query[r];
         for (int64_t n = 0; n < best.wanted; ++n) {
@@ -199,7 +203,8 @@ inline void see_contribution(const Call &call, const Survey &survey, const Quest
     for (int64_t r = 0; r < tile.n; ++r) {
         const float *p = tile.p + r * LINE;
         vf sum = {};
-        for (int64_t c = tile.c0; !question.strange && c < tile.c1; c += LANES) sum = madd(load(p + c), load(norms + c), sum);
+        for (int64_t c = tile.c0; !question.strange && c < tile.c1; c += LANES)
+            sum = madd(load(p + c), load(norms + c), sum);
         by_query[r] += sum_of(sum);
         for (int64_t c = tile.c0; question.strange && c < tile.c1; ++c) {
             if (__builtin_signbit(p[c])) continue;

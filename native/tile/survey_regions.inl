@@ -1,8 +1,7 @@
 // Questions about rectangles of the pattern: pooled maps and exact crops.
 
 // The largest p of each column over rows [r0, r1), 0 where all are hidden; NaN stays.
-template <bool NAN>
-inline void column_peaks(const Shown &tile, int64_t r0, int64_t r1, float *to) {
+template <bool NAN> inline void column_peaks(const Shown &tile, int64_t r0, int64_t r1, float *to) {
     for (int64_t c = tile.c0; c < tile.c1; c += LANES) {
         vf top = {};
         for (int64_t r = r0; r < r1; ++r) {
@@ -17,7 +16,8 @@ inline void column_peaks(const Shown &tile, int64_t r0, int64_t r1, float *to) {
 inline void pool(const Question &map, int64_t j0, int64_t c, int64_t end, const float *line, float *cells) {
     const int64_t wide = map.key1 - map.key0, base = map.key0 - j0; // column of the region's first key
     while (c < end) {
-        const int64_t cell = pooled_cell(c - base, wide, map.width), edge = base + pooled_edge(cell + 1, wide, map.width);
+        const int64_t cell = pooled_cell(c - base, wide, map.width),
+                      edge = base + pooled_edge(cell + 1, wide, map.width);
         const int64_t stop = edge < end ? edge : end;
         if (!map.largest) cells[cell] += range_sum(line + c, stop - c);
         for (; map.largest && c < stop; ++c)

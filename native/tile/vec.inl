@@ -1,4 +1,5 @@
-// Vectors of LANES floats: arithmetic is the compiler's, the hooks (madd, larger, widen, ...) are the instruction set's.
+// Vectors of LANES floats: arithmetic is the compiler's, the hooks (madd, larger, widen, ...) are the instruction
+// set's.
 //
 // An instruction set defines before this file: LANES, ROWS, VECTORS, KEYS, and the hooks named at their use.
 
@@ -31,6 +32,7 @@ inline float largest_of(vf x) {
     float part[LANES];
     store(part, x);
     for (int width = LANES / 2; width; width /= 2)
-        for (int lane = 0; lane < width; ++lane) part[lane] = part[lane] > part[lane + width] ? part[lane] : part[lane + width];
+        for (int lane = 0; lane < width; ++lane)
+            part[lane] = part[lane] > part[lane + width] ? part[lane] : part[lane + width];
     return part[0];
 }

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.backends import Backend, Reference, Result, all_reasons, choose
+from headwise.backends import Backend, Blocked, Reference, Result, all_reasons, choose, quick, running
 from headwise.backends.tiling import tiles_counted
 from headwise.border import obstacle, traced
 from headwise.errors import UnsupportedError, sentence
@@ -17,7 +17,8 @@ from headwise.gradients import computed, detached
 from headwise.pattern import Pattern, answer
 from headwise.plan import Plan, check_gate, make_plan
 from headwise.products import as_given
-from headwise.spec import AttentionSpec, Mask, Rules
+from headwise.spec import AttentionSpec, Causal, Mask, Rules, Window
+from headwise.spec.checks import FAR
 from headwise.tracing import break_graph, followed, uncompiled
 
 __all__ = ["Attended", "Explanation", "attend", "attention", "explain"]
@@ -123,6 +124,10 @@ def attention(
         >>> hw.attention(q, k, v, mask=hw.Causal()).shape
         torch.Size([2, 8, 5, 16])
     """
+    if not torch.compiler.is_compiling():
+        out = _quick(q, k, v, mask, scores, scale, q_start, kv_heads, sinks, dropout, gate, backend)
+        if out is not None:
+            return out
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
     if followed(q, k, v):
         return _followed(q, k, v, spec, backend)
@@ -175,7 +180,8 @@ def attend(
     bare = detached(plan)
     facts = None if result.facts is None else type(result.facts)(*(fact.detach() for fact in result.facts))
     definition = backend == "reference" or isinstance(backend, Reference)
-    seen = answer(bare, facts, definition=definition)
+    portable = backend == "blocked" or isinstance(backend, Blocked)  # who names it is answered by it too
+    seen = answer(bare, facts, entropy=result.entropy, definition=definition, portable=portable)
     return Attended(out, lse.float() if plan.dtype != torch.float64 else lse, Pattern.of_plan(bare, facts), seen)
 
 
@@ -224,12 +230,14 @@ def _cost(plan: Plan, visible: int, chosen: str) -> tuple[str, ...]:
     g = plan.geometry
     gflop = 2 * visible * g.H * (g.D + g.E) / 1e9
     lines = [f"arithmetic: {gflop:.3g} GFLOP on the visible cells of {g.H} heads; the pattern would take {_size(plan)}"]
+    if chosen == "native":
+        lines.insert(0, f"native runs {running()}")
     if plan.observers:
         asked = ", ".join(plan.observers)
         how = (
             "by their definitions, over the whole pattern"
             if chosen == Reference.name
-            else "one further pass of blocked over the same tiles, O(T) memory"
+            else "one further pass over the same tiles, O(T) memory"
         )
         lines.append(f"asked: {asked}; {how}")
     return tuple(lines)
@@ -243,6 +251,47 @@ def _size(plan: Plan) -> str:
             break
         size /= 1024
     return f"{size:.3g} {unit}"
+
+
+def _quick(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    scores: Any,
+    scale: Any,
+    q_start: Any,
+    kv_heads: Any,
+    sinks: Any,
+    dropout: Any,
+    gate: Any,
+    backend: Any,
+) -> Tensor | None:
+    """The output of a call so plain that planning it may take longer than the work; None for any other call.
+
+    Plain is: a band of keys or all of them, no other option, tensors of no subclass, no derivative wanted, nobody who
+    follows. Whatever else there is to check, the kernels' quick call checks, and the long way says.
+    """
+    if not (type(q) is type(k) is type(v) is Tensor):
+        return None
+    if not (kv_heads is sinks is gate is None and type(scores) is tuple and not scores):
+        return None
+    if not (type(dropout) is float and dropout == 0.0 and (backend is None or backend == "native")):
+        return None
+    if q_start is not None and type(q_start) is not int:
+        return None
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        return None
+    if torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack():
+        return None
+    kind = type(mask)
+    if mask is None:
+        return quick(q, k, v, scale, None, None, q_start)
+    if kind is Causal and mask.align == "end":
+        return quick(q, k, v, scale, None, 0, q_start)
+    if kind is Window and (mask.before or 0) <= FAR and (mask.after or 0) <= FAR:
+        return quick(q, k, v, scale, mask.before, mask.after, q_start)
+    return None
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: BackendLike) -> Tensor:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 import torch
+from native_here import NATIVE, by_native
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
@@ -88,26 +91,58 @@ MASKS = {
 }
 
 
+@pytest.mark.parametrize("backend", ["blocked", NATIVE])
 @pytest.mark.parametrize("name", MASKS)
-def test_forward(name: str) -> None:
+def test_forward(name: str, backend: str) -> None:
     q, k, v = operands()
     options: Any = MASKS[name]()
+    if (name, backend) == ("rule", "native"):
+        with pytest.raises(hw.UnsupportedError, match="only Python knows"):
+            hw.attention(q, k, v, **options, backend=backend)
+        return
     with Largest() as largest:
-        hw.attention(q, k, v, **options, backend="blocked")
+        hw.attention(q, k, v, **options, backend=backend)
     assert largest.bytes <= limit()
 
 
+@pytest.mark.parametrize("backend", ["blocked", NATIVE])
 @pytest.mark.parametrize("name", ["causal", "windows and globals", "alibi, table, cap, sinks"])
-def test_backward(name: str) -> None:
+def test_backward(name: str, backend: str) -> None:
     q, k, v = operands(requires_grad=True)
     options: Any = MASKS[name]()
     with Largest() as largest:
-        hw.attention(q, k, v, **options, backend="blocked").square().sum().backward()
+        hw.attention(q, k, v, **options, backend=backend).square().sum().backward()
     assert largest.bytes <= limit()
     assert bool(torch.isfinite(k.grad).all())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("backend", ["blocked", "sdpa"])
+MEASURE = """
+import resource, sys, torch, headwise as hw
+n, what = int(sys.argv[1]), sys.argv[2]
+q, k, v = (torch.randn(1, h, n, 4) for h in (2, 1, 1))
+x = q.requires_grad_() if what == "backward" else q
+small = [y[:, :, :64] for y in (x, k, v)]
+def run(x, k, v):
+    got = hw.attend(x, k, v, mask=hw.Causal(), backend="native", observe=[hw.Received()] if what == "ask" else [])
+    if what == "backward":
+        got.out.sum().backward()
+run(*small)  # what loading and the first call take
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run(x, k, v)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@by_native
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS counts the peak of resident memory in other units")
+@pytest.mark.parametrize("what", ["forward", "backward", "ask"])
+def test_what_the_kernels_allocate_themselves(what: str) -> None:
+    """Their scratch is no tensor, so the process is measured: a pattern of a head would be 256 MiB."""
+    done = subprocess.run([sys.executable, "-c", MEASURE, str(T), what], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= limit()
+
+
+@pytest.mark.parametrize("backend", ["blocked", NATIVE, "sdpa"])
 def test_questions(backend: str) -> None:
     """All of them at once, beside either backend."""
     q, k, v = operands()
@@ -117,10 +152,11 @@ def test_questions(backend: str) -> None:
     assert abs(float(got.seen["received"].sum()) - 2 * T) < 1
 
 
-def test_dropout_makes_its_cells_tile_by_tile() -> None:
+@pytest.mark.parametrize("backend", ["blocked", NATIVE])
+def test_dropout_makes_its_cells_tile_by_tile(backend: str) -> None:
     q, k, v = operands()
     with Largest() as largest:
-        hw.attention(q, k, v, mask=hw.Causal() & hw.Window(500, 0), dropout=0.1, backend="blocked")
+        hw.attention(q, k, v, mask=hw.Causal() & hw.Window(500, 0), dropout=0.1, backend=backend)
     assert largest.bytes <= limit()
 
 

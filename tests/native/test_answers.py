@@ -105,11 +105,9 @@ def plan_of(call: Call) -> Plan:
     return make_plan("test", call.q, call.k, call.v, AttentionSpec(**call.options))
 
 
-def frame_of(plan: Plan, *parts: slice) -> Frame:
+def frame_of(plan: Plan, b: slice | None = None, h: slice | None = None, rows: slice | None = None) -> Frame:
     g = plan.geometry
-    whole = [slice(0, n) for n in (g.B, g.H, g.T, g.S)]
-    b, h, rows, keys = [*parts, *whole[len(parts) :]]
-    return Frame(g, b, h, rows, keys, plan.dtype)
+    return Frame(g, b or slice(0, g.B), h or slice(0, g.H), rows or slice(0, g.T), slice(0, g.S), plan.dtype)
 
 
 def ask(plan: Plan, observers: Any, frame: Frame | None = None, facts: RowFacts | None = None) -> dict[str, Any]:

@@ -36,9 +36,9 @@ enum class MaskKind : int32_t { runs, dense, blocks, equal, all_of, any_of };
 
 struct MaskNode {
     MaskKind kind;
-    Runs runs;      // runs
-    Plane plane;    // dense: bytes; blocks: bytes of tiles, row and column strides are a tile's
-    int64_t size;   // blocks: rows and keys of a tile
+    Runs runs;                    // runs
+    Plane plane;                  // dense: bytes; blocks: bytes of tiles, row and column strides are a tile's
+    int64_t size;                 // blocks: rows and keys of a tile
     const int64_t *q_ids, *k_ids; // equal: visible where q_ids[b, i] == k_ids[b, j]
     int64_t q_batch, k_batch;     // strides of the batch axis of both
 };
@@ -47,11 +47,11 @@ enum class RuleKind : int32_t { soft_cap, slopes, table, bias };
 
 struct Rule {
     RuleKind kind;
-    float cap;           // soft_cap: cap * tanh(score / cap)
-    const float *values; // slopes [B or 1, H], table [H, length]
-    int64_t batch, head; // strides of values
+    float cap;            // soft_cap: cap * tanh(score / cap)
+    const float *values;  // slopes [B or 1, H], table [H, length]
+    int64_t batch, head;  // strides of values
     int64_t length, zero; // table: adds values[h, clamp(j - pos + zero, 0, length - 1)]
-    Plane plane;         // bias; -inf hides a cell for good
+    Plane plane;          // bias; -inf hides a cell for good
 };
 
 constexpr int kMaxRules = 8;
@@ -69,8 +69,8 @@ struct Call {
     // Query heads grouped by the key/value head that they read: those of kv are order[first[kv] .. first[kv + 1]).
     const int32_t *order, *first;
     const int64_t *q_start; // [B] position of query 0
-    // Query i sees keys pos - before <= j <= pos + after, and of those the ones in runs (runs.count > 0), and of those the
-    // ones that the nodes keep (nodes > 0).
+    // Query i sees keys pos - before <= j <= pos + after, and of those the ones in runs (runs.count > 0), and of those
+    // the ones that the nodes keep (nodes > 0).
     int64_t before, after;
     Runs runs;
     int32_t nodes;
@@ -81,7 +81,7 @@ struct Call {
     // Dropout: cell (b, h, i, j) survives where its hash is >= threshold; threshold 0 = no dropout.
     uint64_t seed;
     uint64_t threshold; // dropout * 2^32
-    float survivor; // 1 / (1 - dropout)
+    float survivor;     // 1 / (1 - dropout)
 };
 
 // What is known of every row, float32 [B, H, T] each; a null pointer is not written.

@@ -28,8 +28,8 @@ struct Backward {
     float *sinks;          // gradient [H], added to
 
     // What the driver makes room for. Of rows, [B, H, T]: what dO V^T is measured against, and exp(-log_total). Of each
-    // rule that wants a gradient, sums over cells: [parts, B, H, T] (slopes; a bias without an axis of keys), [parts, B, H,
-    // length] (a table), [B, H, S] (a bias without an axis of rows); a bias with both is added to in place.
+    // rule that wants a gradient, sums over cells: [parts, B, H, T] (slopes; a bias without an axis of keys), [parts,
+    // B, H, length] (a table), [B, H, S] (a bias without an axis of rows); a bias with both is added to in place.
     float *against, *share;
     double *sums[kMaxRules], *sink_sums; // [B, H]
 };
@@ -50,13 +50,13 @@ struct Kernels {
     void (*merge)(const Call &call, int64_t b, int64_t h, const Operand &out, const Facts &facts, const Parts &parts);
 
     // Backward, in this order: what is known of the rows of (b, h); the gradients of an item, all rows of its key/value
-    // head against [key0, key1), whose dK and dV are written and whose dQ / scale goes to rows of up(D, lanes) floats (null:
-    // not wanted); and these rows, `parts` stretches of keys `part` floats apart, added up in order and written.
+    // head against [key0, key1), whose dK and dV are written and whose dQ / scale goes to rows of up(D, lanes) floats
+    // (null: not wanted); and these rows, `parts` stretches of keys `part` floats apart, added up in order and written.
     void (*prepare)(const Call &call, const Backward &back, int64_t b, int64_t h);
     int64_t (*backward_scratch)(const Call &call, int64_t rows);
     void (*backward)(const Call &call, const Backward &back, const Item &item, float *grad_q, void *scratch);
-    void (*write_queries)(const Call &call, const Backward &back, int64_t b, int64_t kv, const float *from, int64_t parts,
-                          int64_t part);
+    void (*write_queries)(const Call &call, const Backward &back, int64_t b, int64_t kv, const float *from,
+                          int64_t parts, int64_t part);
 
     // Shows one stretch of a pattern to all questions of a survey; scratch for one of so many heads.
     int64_t (*survey_scratch)(const Call &call, const Survey &survey, int64_t heads);

@@ -4,8 +4,8 @@
 
 namespace headwise {
 
-// The part of a pattern that is asked about. Answers hold its batch rows and heads [b, h] alone, contiguous and zeroed by
-// the caller; queries and keys keep their place in the whole pattern.
+// The part of a pattern that is asked about. Answers hold its batch rows and heads [b, h] alone, contiguous and zeroed
+// by the caller; queries and keys keep their place in the whole pattern.
 struct Frame {
     int64_t b0, b1, h0, h1, row0, row1, key0, key1;
 };
@@ -22,31 +22,33 @@ enum class QuestionKind : int32_t {
     contribution, // out [b, h, S] by key, by_query [b, h, T]; norms [b, h, S padded]
 };
 
-constexpr int64_t kPadded = 16; // what is read along the keys is padded to a multiple of this, a vector of any set
+constexpr int64_t kKept = 1 << 20; // scores that are kept on the way from facts to answers, for each thread
+constexpr int64_t kPadded = 16;    // what is read along the keys is padded to a multiple of this, a vector of any set
 
 struct Question {
     QuestionKind kind;
     float *out;
-    float *counts;                     // offsets; null where the caller knows them
-    float *by_query;                   // contribution
-    int64_t *found;                    // top_keys
-    int64_t limit, after;              // offsets
-    int64_t height, width;             // of a map or of segments; width also how many keys, or targets of a row
-    bool largest;                      // map: the largest p of a pooled cell, not the sum
-    int64_t row0, row1, key0, key1;    // region of a map or crop
-    const int64_t *targets;            // mass_on, -1 = none
+    float *counts;                      // offsets; null where the caller knows them
+    float *by_query;                    // contribution
+    int64_t *found;                     // top_keys
+    int64_t limit, after;               // offsets
+    int64_t height, width;              // of a map or of segments; width also how many keys, or targets of a row
+    bool largest;                       // map: the largest p of a pooled cell, not the sum
+    int64_t row0, row1, key0, key1;     // region of a map or crop
+    const int64_t *targets;             // mass_on, -1 = none
     const int32_t *q_labels, *k_labels; // below 0 = none
-    int64_t q_batch, k_batch;          // strides of the batch axis of targets or q_labels, and of k_labels
-    const float *norms;                // contribution: of each key's value behind the output projection
-    bool strange;                      // some norm is not finite
+    int64_t q_batch, k_batch;           // strides of the batch axis of targets or q_labels, and of k_labels
+    const float *norms;                 // contribution: of each key's value behind the output projection
+    bool strange;                       // some norm is not finite
 };
 
 // A pass: questions, the numbers of the rows, and where sums over queries are kept.
 struct Survey {
     Frame frame;
-    const float *peak, *log_total; // [b, h, rows of the frame]
-    bool careful;                  // a score may be -inf though no mask hides its cell
-    float *entropy;                // [b, h, T], or null
+    Facts facts;  // [b, h, rows of the frame]
+    bool known;   // facts are given, and an entropy is added up; else all are found on the way
+    Operand out;  // found on the way to the facts; null = not wanted
+    bool careful; // a score may be -inf though no mask hides its cell
     int64_t count;
     const Question *questions;
     // Sums over queries: each part of the frame's rows, of `part_rows`, adds up its own, and they are put together in
@@ -57,8 +59,8 @@ struct Survey {
     int64_t received, block, part_rows;
 };
 
-// Heads order[slot0] .. order[slot1] of the call, that read key/value head kv, over one part of the frame's rows; `sums`
-// is where in the survey's theirs begin, [slots][block].
+// Heads order[slot0] .. order[slot1] of the call, that read key/value head kv, over one part of the frame's rows;
+// `sums` is where in the survey's theirs begin, [slots][block].
 struct Stretch {
     int64_t b, kv, slot0, slot1, part, sums;
 };

@@ -326,6 +326,9 @@ def read(mask: Tensor | None, keys: int) -> Said:
 
 def _read_float(mask: Tensor) -> Said:
     """Splits a float mask into what it hides and what it adds; once a forward, not once a layer."""
+    if torch.compiler.is_dynamo_compiling():
+        visible = mask > torch.finfo(mask.dtype).min
+        return Said(Dense(visible), None, (Bias(torch.where(visible, mask, 0.0)),))
     if mask.requires_grad or mask.is_inference():
         return _split(mask)
     found = _read.get(id(mask))

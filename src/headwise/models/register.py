@@ -15,10 +15,11 @@ from headwise.errors import UnsupportedError, sentence
 from headwise.models.families import chosen_cells
 from headwise.models.library import transformers
 from headwise.models.masks import headwise_mask, read
-from headwise.models.watch import watching
+from headwise.models.watch import anybody_watches, watching
 from headwise.ops import attend, attention
 from headwise.pattern import Pattern
 from headwise.spec import Bias, Documents, Mask, Rule, Rules, SoftCap
+from headwise.tracing import break_graph
 
 __all__ = ["NAME", "headwise_attention", "register"]
 
@@ -45,9 +46,32 @@ def register() -> None:
         UnavailableError: transformers is not installed.
     """
     library = transformers("use")
-    # torch.compile breaks its graph here: who watches, and what a mask describes, is not for a compiler to trace.
-    library.AttentionInterface.register(NAME, torch.compiler.disable(headwise_attention))
-    library.AttentionMaskInterface.register(NAME, torch.compiler.disable(headwise_mask))
+    # Known before a compiler asks, which cannot trace an import.
+    _Library.write_mask = transformers("use", "masking_utils").sdpa_mask
+    _Library.collector = transformers("use", "utils.output_capturing")._active_collector
+    library.AttentionInterface.register(NAME, _attention)
+    library.AttentionMaskInterface.register(NAME, _mask)
+
+
+class _Library:
+    """Parts of transformers that the functions below call."""
+
+    write_mask: Any
+    collector: Any
+
+
+def _attention(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    if torch.compiler.is_dynamo_compiling() and (anybody_watches() or _weights_wanted(module, kwargs)):
+        break_graph("use: a pattern that somebody looks at is read outside of torch.compile's graph")
+        return torch.compiler.disable(headwise_attention)(module, *args, **kwargs)
+    return headwise_attention(module, *args, **kwargs)
+
+
+def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
+    """A described mask; inside torch.compile, which cannot look into a description, a written one [B, 1, T, S]."""
+    if torch.compiler.is_dynamo_compiling():
+        return _Library.write_mask(*args, **{**kwargs, "allow_is_causal_skip": False})
+    return headwise_mask(*args, **kwargs)
 
 
 def headwise_attention(
@@ -242,9 +266,11 @@ def _weights_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     """
     if kwargs.get("output_attentions"):
         return True
-    collector = transformers("use", "utils.output_capturing")._active_collector.get()
+    collector = _Library.collector.get()
     if collector is not None and any("attentions" in key for key in collector):
         return True
+    if torch.compiler.is_dynamo_compiling():
+        return False  # no frame is there to be asked; models that would have to be have the collector as well
     forward = inspect.unwrap(type(module).forward).__code__
     if "output_attentions" not in forward.co_varnames:
         return False

@@ -7,6 +7,7 @@ the thread (more exactly: the context) that opened them, so another thread runni
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -17,7 +18,9 @@ from headwise.models.library import transformers
 from headwise.ops import Attended
 from headwise.spec import Mask
 
-__all__ = ["Watcher", "watched", "watching"]
+__all__ = ["Watcher", "anybody_watches", "watched", "watching"]
+
+_lock = threading.Lock()
 
 
 class Watcher:
@@ -78,18 +81,31 @@ class Watcher:
             self.end(finished)
 
 
+_open = 0  # blocks that watch anything, in all threads: one number that torch.compile can guard on
+
+
+def anybody_watches() -> bool:
+    """Whether any thread watches anything."""
+    return _open > 0
+
+
 _active: ContextVar[tuple[Watcher, ...]] = ContextVar("headwise_watchers", default=())
 
 
 def watching(module: nn.Module) -> list[Watcher]:
     """The watchers of a module in this context; almost always none."""
+    if not _open:
+        return []
     return [watcher for watcher in _active.get() if watcher.wants(module)]
 
 
 @contextlib.contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
     """Watches for the duration: hooks on the model and the models inside it, and this context's list of watchers."""
+    global _open
     handles = []
+    with _lock:
+        _open += 1
     try:
         for part in _models_in(watcher.model):
             handles.append(part.register_forward_pre_hook(_entering(watcher), prepend=True))
@@ -102,6 +118,8 @@ def watched(watcher: Watcher) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+        with _lock:
+            _open -= 1
 
 
 def _models_in(model: nn.Module) -> list[nn.Module]:

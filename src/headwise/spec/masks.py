@@ -50,7 +50,8 @@ class Mask:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """The tensors that the mask holds; they are not copied."""
-        held = (getattr(part, name) for part in self.parts() for name in _names(type(part)))
+        kinds: list[tuple[Mask, Any]] = [(part, type(part)) for part in self.parts()]
+        held = (getattr(part, name) for part, kind in kinds for name in _names(kind))
         return tuple(value for value in held if isinstance(value, Tensor))
 
     def mapped(self, fn: Callable[[Tensor], Tensor]) -> Mask:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from headwise._native import Call
-from headwise.backends.native.lowering import Lowered, lower
+from headwise.backends.native.lowering import NOTHING, lower, numbers
 from headwise.backends.protocol import RowFacts
 from headwise.observers import Accumulator, Frame, groups, keys, regions, rows
 from headwise.plan import Plan
@@ -18,7 +18,7 @@ from headwise.products import all_finite, may_be_extreme
 from headwise.spec import SoftCap
 from headwise.spec.geometry import span
 
-__all__ = ["fill", "fills"]
+__all__ = ["Found", "blank", "fill", "fills", "sweep"]
 
 PADDED = 16  # what is read along the keys is padded to a multiple of this, as survey.h has it
 NARROW = 2**31  # labels are int32 in the kernels
@@ -27,7 +27,7 @@ ROWS = 2**14  # queries whose visible keys are counted together
 
 def fills(accumulator: Accumulator) -> bool:
     """Whether the pass knows what an accumulator gathers."""
-    return type(accumulator) in _ASK
+    return type(accumulator) in _ASK or type(accumulator) in (rows._RowFact, rows._Entropy)
 
 
 def fill(
@@ -37,33 +37,75 @@ def fill(
 
     Args:
         plan: a call that the kernels do not refuse.
-        facts: of its rows, if a forward pass left them; else those of the frame are found first.
+        facts: of its rows, if a forward pass left them; else those of the frame are found on the way.
         entropy: of its rows [B, H, T], likewise.
         frame: batch rows, heads, queries and keys to look at.
         found: what is filled.
     """
     if 0 in (frame.b, frame.h, span(frame.rows), plan.geometry.S):
         return  # nothing to see: a fresh accumulator is the answer
-    lowered = lower(plan)
     at = (frame.batch, frame.heads, frame.rows)
-    wanted = any(type(accumulator) is rows._Entropy for accumulator in found)
     if facts is None:
-        here, known = _row_facts(lowered, frame, wanted)
+        here = blank(frame.b, frame.h, span(frame.rows), any(type(x) is rows._Entropy for x in found))
     else:
-        here, known = RowFacts(*(fact[at].contiguous() for fact in facts)), None if entropy is None else entropy[at]
-    asked = _Asked(plan, frame, here, known)
+        max_logit, peak, log_total = (fact[at].contiguous() for fact in facts)
+        here = Found(max_logit, peak, log_total, None, None if entropy is None else entropy[at])
+    sweep(plan, frame, here, facts is not None, None, found)
+
+
+class Found(NamedTuple):
+    """What is known of rows, or about to be found, float32 [b, h, n] each; None = not wanted, or not known."""
+
+    max_logit: Tensor
+    peak: Tensor
+    log_total: Tensor
+    lse: Tensor | None
+    entropy: Tensor | None
+
+
+def blank(b: int, h: int, n: int, entropy: bool) -> Found:
+    """Room for what a forward pass finds."""
+    max_logit, peak, log_total, lse, last = (torch.empty((b, h, n)) for _ in range(5))
+    return Found(max_logit, peak, log_total, lse, last if entropy else None)
+
+
+def sweep(plan: Plan, frame: Frame, here: Found, known: bool, out: Tensor | None, found: Sequence[Accumulator]) -> None:
+    """One pass over the tiles of a frame that is not empty: fills accumulators, and what is not known of its rows.
+
+    Args:
+        plan: a call that the kernels do not refuse.
+        frame: batch rows, heads, queries and keys to look at.
+        here: of the frame's rows; only written where it is not ``known``.
+        known: whether it is.
+        out: [B, H, T, E], written as the forward pass writes it; only where the rows are not known and the frame is
+            all of them.
+        found: what is filled.
+    """
+    lowered, asked = lower(plan), _Asked(plan, frame)
     for accumulator in found:
-        _ASK[type(accumulator)](asked, accumulator)
-    asked.answer(lowered.call)
+        if type(accumulator) in _ASK:
+            _ASK[type(accumulator)](asked, accumulator)
+    adds = known and here.entropy is None and any(type(x) is rows._Entropy for x in found)
+    if adds:
+        here = here._replace(entropy=torch.zeros_like(here.peak))
+    facts = _addresses(*here[:3], None if known else here.lse, here.entropy if adds or not known else None)
+    if asked.questions or adds or out is not None:
+        careful = asked.tells_hidden and asked.careful
+        to = NOTHING if out is None else numbers(out)
+        lowered.call.survey(asked.survey, facts, known, to, careful, torch.get_num_threads())
+    elif not known:
+        lowered.call.row_facts(_ranges(frame), facts, torch.get_num_threads())
+    for accumulator in found:
+        if type(accumulator) is rows._Entropy and here.entropy is not None:
+            accumulator.total[:, :, frame.rows] = here.entropy
+        elif type(accumulator) is rows._RowFact:
+            fact = RowFacts(*here[:3]).lse if accumulator.fact == "lse" else here.max_logit
+            accumulator.found[:, :, frame.rows] = fact
 
 
-def _row_facts(lowered: Lowered, frame: Frame, entropy: bool) -> tuple[RowFacts, Tensor | None]:
-    """Facts of the frame's rows [b, h, n], by a forward pass without values."""
-    found = [torch.empty((frame.b, frame.h, span(frame.rows))) for _ in range(4 if entropy else 3)]
-    max_logit, peak, log_total = (x.data_ptr() for x in found[:3])
-    last = found[3].data_ptr() if entropy else 0
-    lowered.call.row_facts(_ranges(frame), (max_logit, peak, log_total, 0, last), torch.get_num_threads())
-    return RowFacts(*found[:3]), found[3] if entropy else None
+def _addresses(*tensors: Tensor | None) -> tuple[int, int, int, int, int]:
+    max_logit, peak, log_total, lse, entropy = (0 if x is None else x.data_ptr() for x in tensors)
+    return max_logit, peak, log_total, lse, entropy
 
 
 def _ranges(frame: Frame) -> tuple[int, int, int, int, int, int, int, int]:
@@ -74,11 +116,10 @@ def _ranges(frame: Frame) -> tuple[int, int, int, int, int, int, int, int]:
 class _Asked:
     """The questions of one pass, in plain numbers, and the tensors whose memory they name."""
 
-    def __init__(self, plan: Plan, frame: Frame, facts: RowFacts, entropy: Tensor | None) -> None:
-        self.plan, self.frame, self.facts, self.entropy = plan, frame, facts, entropy
+    def __init__(self, plan: Plan, frame: Frame) -> None:
+        self.plan, self.frame = plan, frame
         self.survey = Call.Survey(_ranges(frame))
         self.questions = 0
-        self.sums_of_entropy: Tensor | None = None
         self.tells_hidden = False  # whether an answer depends on which cells are hidden, not on p alone
         self.held: list[Tensor] = []
 
@@ -93,28 +134,6 @@ class _Asked:
         frame = self.frame
         q, k = self.plan.q[frame.batch, frame.heads, frame.rows], self.plan.k[frame.batch, :, frame.keys]
         return may_be_extreme(q, k, self.plan.scale)
-
-    def answer(self, call: Call) -> None:
-        """Makes the pass, where it takes one."""
-        entropy = 0 if self.sums_of_entropy is None else self.sums_of_entropy.data_ptr()
-        if not self.questions and not entropy:
-            return
-        facts = self.facts.peak.data_ptr(), self.facts.log_total.data_ptr()
-        careful = self.tells_hidden and self.careful
-        call.survey(self.survey, *facts, entropy, careful, torch.get_num_threads())
-
-
-def _row_fact(asked: _Asked, into: rows._RowFact) -> None:
-    into.found[:, :, asked.frame.rows] = getattr(asked.facts, into.fact)
-
-
-def _entropy(asked: _Asked, into: rows._Entropy) -> None:
-    if asked.entropy is not None:
-        into.total[:, :, asked.frame.rows] = asked.entropy
-    elif asked.sums_of_entropy is None:
-        asked.sums_of_entropy = into.total
-    else:
-        into.total = asked.sums_of_entropy  # asked twice under two names
 
 
 def _received(asked: _Asked, into: keys._Received) -> None:
@@ -241,8 +260,6 @@ def _norms(plan: Plan, frame: Frame, w_o: Tensor) -> Tensor:
 
 
 _ASK: dict[type[Any], Callable[[_Asked, Any], None]] = {
-    rows._RowFact: _row_fact,
-    rows._Entropy: _entropy,
     keys._Received: _received,
     keys._Offsets: _offsets,
     keys._OffsetsSummed: _offsets,
