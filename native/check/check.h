@@ -10,10 +10,10 @@ namespace check {
 
 using headwise::Kernels;
 
-// What a problem was found to do wrong, and how much of the slack was used where nothing was.
+// What a kernel was found to do wrong in a problem, and the largest of the errors that it may make.
 class Report {
   public:
-    // Compares a number that a kernel gave, `where` it gave it.
+    // Compares a number that a kernel gave; `what` it is, for people.
     void expect(const std::string &what, double got, Number wanted, double also_allowed = 0);
     // The same of a number of one dtype; what is not finite need not be so in the same way.
     void expect_or_strange(const std::string &what, double got, Number wanted, Dtype dtype);
@@ -26,7 +26,7 @@ class Report {
 
   private:
     int64_t faults_ = 0;
-    double used_ = 0; // the largest error, in slacks
+    double used_ = 0; // the largest error, as a part of what was allowed
     std::string first_, worst_;
 };
 

@@ -140,7 +140,7 @@ template <bool SPREAD> void forward_rows(const Call &call, ForwardRoom &w, bool 
                 if (PAIRS && rows.pairs)
                     score_pairs(call, q, rows.q_row, n, w.keys, sight, w.scores);
                 else
-                    score_packed(call, q, rows.q_row, n, w.keys, sight, w.scores);
+                    score_packed(call, q, rows.q_row, n, w.keys, sight, w.scores, rows.scale);
             }
             if (!ready && call.v.data) values = take_values(call, rows, j0, count, w);
             ready = true;

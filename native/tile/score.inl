@@ -11,7 +11,8 @@ struct Rows {
     Span hull; // of all spans
     float *q;  // [count][q_row]
     int64_t q_row;
-    bool pairs; // q holds pairs of bf16, not yet times the scale
+    bool pairs;  // q holds pairs of bf16
+    float scale; // what scores still have to be multiplied by
 };
 
 inline void set_rows(const Call &call, const Item &item, Rows &rows) {
@@ -31,9 +32,12 @@ inline void set_rows(const Call &call, const Item &item, Rows &rows) {
     }
 }
 
-// Queries as floats, times the scale; or as the pairs they are, and `scored` brings the scale in later.
+// Queries as floats, or as the pairs they are. Floats are scaled here; of 16 bits the products with a key are exact as
+// long as the scale stays out, so there it comes after the sum.
 inline void set_queries(const Call &call, Rows &rows, bool pairs = false) {
+    const bool wide = call.q.dtype == Dtype::f32;
     rows.pairs = pairs;
+    rows.scale = wide ? 1.0f : call.scale;
     rows.q_row = up(pairs ? call.D / 2 : call.D, LANES);
     for (int64_t r = 0; pairs && r < rows.count; ++r) {
         char *to = reinterpret_cast<char *>(rows.q + r * rows.q_row);
@@ -43,7 +47,8 @@ inline void set_queries(const Call &call, Rows &rows, bool pairs = false) {
     if (pairs) return;
     for (int64_t r = 0; r < rows.count; ++r) {
         const char *from = at(call.q, rows.b, rows.head[r], rows.query[r]);
-        HEADWISE_BY_DTYPE(call.q.dtype, widen_row, from, call.D, call.scale, rows.q + r * rows.q_row, rows.q_row)
+        HEADWISE_BY_DTYPE(call.q.dtype, widen_row, from, call.D, wide ? call.scale : 1.0f, rows.q + r * rows.q_row,
+                          rows.q_row)
     }
 }
 
@@ -63,16 +68,16 @@ inline void finish_scores(const Call &call, const Rows &rows, int64_t r0, int64_
 
 // scores [n][LINE] = q keys^T for columns [c0, c1) from keys packed by pack_transposed.
 inline void score_packed(const Call &call, const float *q, int64_t q_row, int64_t n, const float *keys,
-                         const Sight &sight, float *scores) {
+                         const Sight &sight, float *scores, float scale = 1.0f) {
     constexpr int64_t CHAIN = 192; // terms that are summed in one go
     for (int64_t c = sight.c0; c < sight.c1; c += PANEL) {
         const int64_t across = sight.c1 - c < PANEL ? sight.c1 - c : PANEL;
         const float *panel = keys + c * call.D;
-        product<MulFloats, false>(n, across, call.D < CHAIN ? call.D : CHAIN, q, q_row, 1, panel, PANEL, scores + c,
-                                  LINE);
+        product<MulFloats, false, true>(n, across, call.D < CHAIN ? call.D : CHAIN, q, q_row, 1, panel, PANEL,
+                                        scores + c, LINE, scale);
         for (int64_t d = CHAIN; d < call.D; d += CHAIN)
-            product<MulFloats, true>(n, across, call.D - d < CHAIN ? call.D - d : CHAIN, q + d, q_row, 1,
-                                     panel + d * PANEL, PANEL, scores + c, LINE);
+            product<MulFloats, true, true>(n, across, call.D - d < CHAIN ? call.D - d : CHAIN, q + d, q_row, 1,
+                                           panel + d * PANEL, PANEL, scores + c, LINE, scale);
     }
 }
 
@@ -138,7 +143,7 @@ inline void score_in_place(const Call &call, const Rows &rows, int64_t r0, int64
                            const Sight &sight, float *scores) {
     const int64_t size = call.k.dtype == Dtype::f32 ? 4 : 2;
     const int64_t width = Mul::width == 2 ? call.D / 2 : call.D;
-    const float scale = Mul::width == 2 ? call.scale : 1.0f;
+    const float scale = rows.scale;
     const char *keys = at(call.k, rows.b, rows.kv, j0);
     const char *ahead = call.v.data ? at(call.v, rows.b, rows.kv, j0) : nullptr;
     const int64_t end = sight.c1 < count ? sight.c1 : count;

@@ -287,7 +287,7 @@ inline void score_rows(const Call &call, SurveyRoom &w, int64_t r0, int64_t n, i
         if (PAIRS && rows.pairs)
             score_pairs(call, q, rows.q_row, n, w.forward.keys, sight, w.scores);
         else
-            score_packed(call, q, rows.q_row, n, w.forward.keys, sight, w.scores);
+            score_packed(call, q, rows.q_row, n, w.forward.keys, sight, w.scores, rows.scale);
     }
     finish_scores(call, rows, r0, n, j0, count, sight, w.forward.keep, w.scores);
 }

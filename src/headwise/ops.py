@@ -182,7 +182,8 @@ def attend(
     definition = backend == "reference" or isinstance(backend, Reference)
     portable = backend == "blocked" or isinstance(backend, Blocked)  # who names it is answered by it too
     seen = answer(bare, facts, entropy=result.entropy, definition=definition, portable=portable)
-    return Attended(out, lse.float() if plan.dtype != torch.float64 else lse, Pattern.of_plan(bare, facts), seen)
+    pattern = Pattern.of_plan(bare, facts, result.entropy)
+    return Attended(out, lse.float() if plan.dtype != torch.float64 else lse, pattern, seen)
 
 
 @uncompiled("explain: an explanation is no tensor, which torch.compile cannot put in a graph")

@@ -140,29 +140,29 @@ class Pattern:
     ) -> None:
         spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks)
         plan = make_plan("Pattern", q, k, v, spec)
-        self._hold(plan.rebind(q.detach(), k.detach(), None if v is None else v.detach(), plan.parameters), None)
+        self._hold(plan.rebind(q.detach(), k.detach(), None if v is None else v.detach(), plan.parameters), None, None)
 
     @classmethod
-    def of_plan(cls, plan: Plan, facts: RowFacts | None = None) -> Pattern:
-        """The pattern of a checked call, with the row facts that a forward pass left behind."""
+    def of_plan(cls, plan: Plan, facts: RowFacts | None = None, entropy: Tensor | None = None) -> Pattern:
+        """The pattern of a checked call, with the row facts and the entropy that a forward pass left behind."""
         self = cls.__new__(cls)
-        self._hold(plan, facts)
+        self._hold(plan, facts, entropy)
         return self
 
-    def _hold(self, plan: Plan, facts: RowFacts | None) -> None:
+    def _hold(self, plan: Plan, facts: RowFacts | None, entropy: Tensor | None) -> None:
         # Tensors made in inference mode count no versions, so an overwrite could not be seen: hold copies of those.
         if any(x.is_inference() for x in plan.tensors()):
             plan = plan.cloned()
-        self._plan, self._facts = plan, facts
+        self._plan, self._facts, self._entropy = plan, facts, entropy
         self._versions = [(x, x._version) for x in plan.tensors() if not x.is_inference()]
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a file holds: the operands, and not how often they had been written to here."""
         self._check_fresh()
-        return {"plan": replace(self._plan), "facts": self._facts}
+        return {"plan": replace(self._plan), "facts": self._facts, "entropy": self._entropy}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._hold(state["plan"], state["facts"])
+        self._hold(state["plan"], state["facts"], state["entropy"])
 
     @property
     def shape(self) -> torch.Size:
@@ -219,7 +219,7 @@ class Pattern:
             if isinstance(question, Observer):
                 question.check(self._plan.geometry, self._plan.v is not None)
         plan = self._plan.asking(questions)
-        return answer(plan, self._facts, batch=batch, heads=heads)
+        return answer(plan, self._facts, entropy=self._entropy, batch=batch, heads=heads)
 
     def _check_fresh(self) -> None:
         for tensor, version in self._versions:
