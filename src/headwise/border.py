@@ -255,7 +255,7 @@ def _attention_mapped(info: Any, dims: Sequence[Any], *args: Any) -> tuple[Any, 
         found = [torch.stack(parts) for parts in zip(*_one_by_one(op, info, dims, args), strict=True)]
         return tuple(found), (0,) * len(found)
     *found, note = op(*(_folded(x, dim, info.batch_size) for x, dim in zip(args, dims, strict=True)))
-    return (*(x.unflatten(0, (info.batch_size, -1)) for x in found), note), (*[0] * len(found), None)
+    return (*(_unfolded(x, info.batch_size) for x in found), note), (*[0] * len(found), None)
 
 
 def _backward_mapped(info: Any, dims: Sequence[Any], *args: Any) -> tuple[Any, Any]:
@@ -265,7 +265,7 @@ def _backward_mapped(info: Any, dims: Sequence[Any], *args: Any) -> tuple[Any, A
         found = [torch.stack(parts) for parts in zip(*_one_by_one(op, info, dims, args), strict=True)]
     else:
         folded = (_folded(x, dim, info.batch_size) for x, dim in zip(args[:-2], dims[:-2], strict=True))
-        found = [x.unflatten(0, (info.batch_size, -1)) for x in op(*folded, note, needs)]
+        found = [_unfolded(x, info.batch_size) for x in op(*folded, note, needs)]
     return found, [0] * len(found)
 
 
@@ -289,6 +289,10 @@ def _folded(x: Any, dim: Any, size: int) -> Any:
     if not isinstance(x, Tensor):
         return x
     return (x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
+
+
+def _unfolded(x: Tensor, size: int) -> Tensor:
+    return x.unflatten(0, (size, x.shape[0] // size))
 
 
 def _seed_mapped(info: Any, dims: Sequence[Any], *operands: Any) -> tuple[Tensor, None]:

@@ -92,7 +92,7 @@ def quick(
     except (ValueError, RuntimeError):  # other numbers of axes; no strides at all
         return None
     fits = (B, Hk, S, D) == (Bk, Hv, Sv, Dk) and Bk == Bv and q3 == k3 == v3 == 1
-    if not fits or not B * H * T * S * D * E or H % Hk or max(D, E) > kernels.MAX_WIDTH or max(T, S) >= FEWER:
+    if not fits or not B * H * Hk * T * S * D * E or H % Hk or max(D, E) > kernels.MAX_WIDTH or max(T, S) >= FEWER:
         return None
     start = S - T if q_start is None else q_start
     scale = 1.0 / math.sqrt(D) if scale is None else scale
