@@ -33,7 +33,7 @@ inline void survey_rows(const Call &call, const Backward &back, BackwardRoom &w)
         w.hull[t] = hull;
         vf nothing = {};
         for (int64_t r = r0; hull.lo < hull.hi && r < behind; ++r) {
-            nothing += strange_row(call.q, w.rows, r, call.D, call.scale, w.p);
+            nothing += strange_row(call.q, w.rows, r, call.D, w.in_q, w.p);
             if (back.grad_out.data) nothing += strange_row(back.grad_out, w.rows, r, call.E, 1.0f, w.p);
         }
         w.strange[t] = sum_of(nothing) != 0.0f;
@@ -48,7 +48,7 @@ inline bool score_tile(const Tile &tile) {
     if (PAIRS && w.pairs)
         score_pairs(call, w.q.rows, up(call.D / 2, LANES), tile.n, w.keys, sight, w.p);
     else
-        score_packed(call, w.q.rows, up(call.D, LANES), tile.n, w.keys, sight, w.p);
+        score_packed(call, w.q.rows, up(call.D, LANES), tile.n, w.keys, sight, w.p, w.rows.scale);
     vf nothing = {};
     for (int64_t r = 0; call.rules && r < tile.n; ++r) {
         const Place place = tile.place(r);
@@ -172,8 +172,8 @@ inline void backward_block(const Call &call, const Backward &back, const Item &i
         const bool strange = w.strange[t] || !block.finite;
         if (strange || !take_back<false>(tile, scores, grad_q)) take_back<true>(tile, scores, grad_q);
     }
-    for (int64_t x = 0; back.k.data && w.pairs && x < count * d_row; x += LANES)
-        store(w.grad_k + x, load(w.grad_k + x) * call.scale);
+    for (int64_t x = 0; back.k.data && w.rows.scale != 1.0f && x < count * d_row; x += LANES)
+        store(w.grad_k + x, load(w.grad_k + x) * w.rows.scale);
     for (int64_t j = 0; j < count; ++j) {
         if (back.k.data)
             narrow_row(w.grad_k + j * d_row, call.D, const_cast<char *>(at(back.k, item.b, item.kv, j0 + j)),
@@ -193,34 +193,51 @@ void backward(const Call &call, const Backward &back, const Item &item, float *g
         backward_block(call, back, item, w, j0, item.key1 - j0 < BACK_KEYS ? item.key1 - j0 : BACK_KEYS, grad_q);
 }
 
-// rowsum(dO * O) of a row; a gradient of 0 asks nothing of an output that is not finite.
-template <Dtype DTYPE> inline void row_sum(const char *grad, const char *out, int64_t width, float &found) {
+// rowsum(dO * O) of up to LANES rows, a lane each; a gradient of 0 asks nothing of an output that is not finite. In the
+// order of products_with_values: where a row is all on one key, dO O^T and dO V^T cancel to nothing.
+template <Dtype DTYPE>
+inline void row_sums(const char *grad, int64_t grad_row, const char *out, int64_t out_row, int64_t n, int64_t width,
+                     float *found) {
     constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
-    vf sum = {};
+    vf sum = {}, chain = {};
     for (int64_t e = 0; e < width; e += LANES) {
+        vf x[LANES] = {}, y[LANES] = {};
         const int64_t across = width - e;
-        const vf x = across < LANES ? widen_first<DTYPE>(grad + e * size, across) : widen<DTYPE>(grad + e * size);
-        const vf y = across < LANES ? widen_first<DTYPE>(out + e * size, across) : widen<DTYPE>(out + e * size);
-        sum = madd(x, x == 0.0f ? vf{} : y, sum);
+        const auto take = [&](const char *from) {
+            return across < LANES ? widen_first<DTYPE>(from + e * size, across) : widen<DTYPE>(from + e * size);
+        };
+        for (int64_t r = 0; r < n; ++r) {
+            x[r] = take(grad + r * grad_row * size);
+            y[r] = take(out + r * out_row * size);
+            y[r] = x[r] == 0.0f ? vf{} : y[r];
+        }
+        transpose(x);
+        transpose(y);
+        for (int64_t d = 0; d < LANES && d < across; ++d) chain = madd(x[d], y[d], chain);
+        if ((e + LANES) % CHAIN) continue;
+        sum += chain;
+        chain = vf{};
     }
-    found = sum_of(sum);
+    store(found, sum + chain);
 }
 
 // What the rows of (b, h) are measured against, their share, and what their sink gets.
 void prepare(const Call &call, const Backward &back, int64_t b, int64_t h) {
     double sink = 0.0;
-    for (int64_t i = 0; i < call.T; ++i) {
-        const int64_t row = (b * call.H + h) * call.T + i;
-        float against = 0.0f;
+    for (int64_t i = 0; i < call.T; i += LANES) {
+        const int64_t row = (b * call.H + h) * call.T + i, n = call.T - i < LANES ? call.T - i : LANES;
+        float against[LANES] = {};
         if (back.grad_out.data) {
             const char *grad = at(back.grad_out, b, h, i), *out = at(back.out, b, h, i);
-            HEADWISE_BY_DTYPE(back.out.dtype, row_sum, grad, out, call.E, against)
+            HEADWISE_BY_DTYPE(back.out.dtype, row_sums, grad, back.grad_out.row, out, back.out.row, n, call.E, against)
         }
-        if (back.grad_lse) against -= back.grad_lse[row];
-        back.against[row] = against;
-        back.share[row] = exp_of(-back.facts.log_total[row]);
-        if (call.sinks && back.facts.max_logit[row] != -kInf)
-            sink -= double(exp_of(call.sinks[h] - back.facts.peak[row]) * back.share[row] * against);
+        for (int64_t r = 0; r < n; ++r) {
+            if (back.grad_lse) against[r] -= back.grad_lse[row + r];
+            back.against[row + r] = against[r];
+            back.share[row + r] = exp_of(-back.facts.log_total[row + r]);
+            if (call.sinks && back.facts.max_logit[row + r] != -kInf)
+                sink -= double(exp_of(call.sinks[h] - back.facts.peak[row + r]) * back.share[row + r] * against[r]);
+        }
     }
     if (back.sink_sums) back.sink_sums[b * call.H + h] = sink;
 }

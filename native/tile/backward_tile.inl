@@ -12,7 +12,8 @@ struct Side {
 };
 
 struct BackwardRoom {
-    bool pairs; // q is not times the scale then, nor is the sum that becomes dK
+    bool pairs;
+    float in_q; // the scale, where the floats of q are times it; else 1, and scores and dK get it after their sums
     Rows rows;
     Span *hull;               // of a tile's rows
     uint8_t *strange;         // a tile with a query or a gradient that is not finite
@@ -41,6 +42,8 @@ inline BackwardRoom backward_room(const Call &call, int64_t rows, char *scratch,
     BackwardRoom w{};
     const int64_t tiles = (rows + BACK_ROWS - 1) / BACK_ROWS, d_row = up(call.D, LANES), e_row = up(call.E, LANES);
     w.pairs = in_pairs(call) && call.E % 2 == 0;
+    w.in_q = call.q.dtype == Dtype::f32 ? call.scale : 1.0f; // as in set_queries
+    w.rows.scale = call.q.dtype == Dtype::f32 ? 1.0f : call.scale;
     w.rows.head = room.take<int32_t>(rows);
     w.rows.query = room.take<int32_t>(rows);
     w.rows.span = room.take<Span>(rows);
@@ -122,7 +125,7 @@ inline void fetch_rows(const Call &call, const Backward &back, BackwardRoom &w, 
         if (back.grad_out.data) fetch_pairs(back.grad_out, w.rows, r0, n, call.E, w.grad_out);
         return;
     }
-    fetch_side(call.q, w.rows, r0, n, call.D, call.scale, w.q);
+    fetch_side(call.q, w.rows, r0, n, call.D, w.in_q, w.q);
     if (back.grad_out.data) fetch_side(back.grad_out, w.rows, r0, n, call.E, 1.0f, w.grad_out);
 }
 
@@ -175,11 +178,16 @@ inline Block fetch_block(const Call &call, BackwardRoom &w, int64_t j0, int64_t 
 
 // dO V^T of a tile into w.grad, from rows of `width` elements.
 template <class Mul> inline void products_with_values(const Tile &tile, const float *rows, int64_t width) {
+    const int64_t row = up(width, LANES);
     BackwardRoom &w = tile.w;
     for (int64_t c = tile.sight.c0; c < tile.sight.c1; c += PANEL) {
         const int64_t across = tile.sight.c1 - c < PANEL ? tile.sight.c1 - c : PANEL;
-        product<Mul, false>(tile.n, across, width, rows, up(width, LANES), 1, w.values + c * width, PANEL, w.grad + c,
+        const float *panel = w.values + c * width;
+        product<Mul, false>(tile.n, across, width < CHAIN ? width : CHAIN, rows, row, 1, panel, PANEL, w.grad + c,
                             LINE);
+        for (int64_t e = CHAIN; e < width; e += CHAIN)
+            product<Mul, true>(tile.n, across, width - e < CHAIN ? width - e : CHAIN, rows + e, row, 1,
+                               panel + e * PANEL, PANEL, w.grad + c, LINE);
     }
 }
 
@@ -269,7 +277,6 @@ inline void add_strange(const Tile &tile, float *grad_q) {
     const Backward &back = tile.back;
     BackwardRoom &w = tile.w;
     const int64_t d_row = up(call.D, LANES), e_row = up(call.E, LANES);
-    const float scale = w.pairs ? 1.0f : call.scale;
     bool finite_key[BACK_KEYS] = {}; // as far as is known
     for (int64_t r = 0; r < tile.n; ++r) {
         const char *q = at_row(call.q, w.rows, tile.r0 + r);
@@ -281,7 +288,7 @@ inline void add_strange(const Tile &tile, float *grad_q) {
             const float weight = w.p[r * LINE + c], grad = w.grad[r * LINE + c];
             if (!finite_grad)
                 finite_grad = add_strange(grad_out, back.grad_out.dtype, call.E, 1.0f, weight, w.grad_v + c * e_row);
-            if (!finite_q) finite_q = add_strange(q, call.q.dtype, call.D, scale, grad, w.grad_k + c * d_row);
+            if (!finite_q) finite_q = add_strange(q, call.q.dtype, call.D, w.in_q, grad, w.grad_k + c * d_row);
             if (grad_q && !finite_key[c])
                 finite_key[c] = add_strange(k, call.k.dtype, call.D, 1.0f, grad, grad_q + (tile.r0 + r) * d_row);
         }

@@ -75,8 +75,8 @@ inline void pack_keys(const Call &call, const Rows &rows, int64_t j0, int64_t co
 }
 
 inline Values take_values(const Call &call, const Rows &rows, int64_t j0, int64_t count, const ForwardRoom &w) {
-    if (PAIRS && call.v.dtype == Dtype::bf16 && pair_values(call, rows.b, rows.kv, j0, count, w.values))
-        return {w.values, up(call.E, LANES), w.strange, 0, true};
+    if (PAIRS && call.v.dtype == Dtype::bf16)
+        return paired_values(call, rows.b, rows.kv, j0, count, w.values, w.strange);
     return values_of(call, rows.b, rows.kv, j0, count, w.values, w.strange);
 }
 
@@ -109,10 +109,9 @@ inline void take_tile(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, i
     if (call.threshold)
         for (int64_t r = 0; r < n; ++r) drop(call, place_of(call, w.rows, r0 + r, j0, sight), w.scores + r * LINE);
     if (!call.v.data) return;
-    const int64_t end = sight.c1 < count ? sight.c1 : count;
-    mix(call, w, r0, n, sight.c0, end, values);
     for (int64_t r = 0; values.strangers && r < n; ++r)
         add_strange(call, w.rows, values, j0, w.seen + r * KEYS, w.scores + r * LINE, w.o + (r0 + r) * o_row);
+    mix(call, w, r0, n, sight.c0, sight.c1 < count ? sight.c1 : count, values);
 }
 
 inline void keep_scores(const ForwardRoom &w, int64_t r0, int64_t n, int64_t j0, const Sight &sight) {

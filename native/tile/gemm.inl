@@ -4,6 +4,8 @@
 // multiply-add a step, whatever the tile of rows and columns; terms of 0 before or behind change no bit. What C held is
 // added last: the rounding of a sum grows with its length, and sums of sums are shorter.
 
+constexpr int64_t CHAIN = 192; // steps of a sum that are taken in one go where it is long
+
 struct MulFloats { // an element is a float
     static constexpr int width = 1;
     static vf step(vf a, vf b, vf sum) { return madd(a, b, sum); }

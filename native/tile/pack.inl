@@ -133,7 +133,7 @@ struct Values {
     int64_t row;
     int32_t *strange; // keys of the block, from its first, whose value is not finite
     int64_t strangers;
-    bool pairs; // data holds pairs of neighbouring keys, made by pair_values
+    bool pairs; // data holds pairs of neighbouring keys, made by paired_values
 };
 
 template <Dtype DTYPE>
@@ -208,8 +208,23 @@ template <class Row> inline bool pair_lines(const Row &row, int64_t count, int64
     return sum_of(nothing) == 0.0f;
 }
 
-// Values [j0, j0 + count) of a bf16 head in such pairs of keys; where it says false, nothing is said of `to`.
-inline bool pair_values(const Call &call, int64_t b, int64_t kv, int64_t j0, int64_t count, float *to) {
+// Values [j0, j0 + count) of a bf16 head in such pairs of keys.
+inline Values paired_values(const Call &call, int64_t b, int64_t kv, int64_t j0, int64_t count, float *room,
+                            int32_t *strange) {
     const char *from = at(call.v, b, kv, j0);
-    return pair_lines([&](int64_t j) { return from + j * call.v.row * 2; }, count, call.E, to);
+    const int64_t padded = up(call.E, LANES);
+    Values found{room, padded, strange, 0, true};
+    if (pair_lines([&](int64_t j) { return from + j * call.v.row * 2; }, count, call.E, room)) return found;
+    uint16_t *halves = reinterpret_cast<uint16_t *>(room);
+    for (int64_t j = 0; j < count; ++j) {
+        bool finite = true;
+        for (int64_t e = 0; e < call.E; ++e) {
+            uint16_t &half = halves[2 * (j / 2 * padded + e) + j % 2];
+            if ((half & 0x7f80) != 0x7f80) continue;
+            half = 0;
+            finite = false;
+        }
+        if (!finite) strange[found.strangers++] = int32_t(j);
+    }
+    return found;
 }

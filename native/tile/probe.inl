@@ -3,6 +3,7 @@
 // `steps` rounds of independent multiply-adds; returns how many floating-point operations that were.
 template <class Mul> inline double multiply_adds(int64_t steps, float *out) {
     vf sum[ROWS * VECTORS];
+#pragma GCC unroll 32
     for (int n = 0; n < ROWS * VECTORS; ++n) sum[n] = splat(float(n));
     vf a = splat(1.0f), b = splat(1e-9f);
     for (int64_t step = 0; step < steps; ++step) {
@@ -14,6 +15,7 @@ template <class Mul> inline double multiply_adds(int64_t steps, float *out) {
         for (int n = 0; n < ROWS * VECTORS; ++n) sum[n] = Mul::step(right, left, sum[n]);
     }
     vf all = {};
+#pragma GCC unroll 32
     for (int n = 0; n < ROWS * VECTORS; ++n) all += sum[n];
     *out = sum_of(all);
     return double(steps) * 2 * ROWS * VECTORS * LANES * 2 * Mul::width;

@@ -69,7 +69,6 @@ inline void finish_scores(const Call &call, const Rows &rows, int64_t r0, int64_
 // scores [n][LINE] = q keys^T for columns [c0, c1) from keys packed by pack_transposed.
 inline void score_packed(const Call &call, const float *q, int64_t q_row, int64_t n, const float *keys,
                          const Sight &sight, float *scores, float scale = 1.0f) {
-    constexpr int64_t CHAIN = 192; // terms that are summed in one go
     for (int64_t c = sight.c0; c < sight.c1; c += PANEL) {
         const int64_t across = sight.c1 - c < PANEL ? sight.c1 - c : PANEL;
         const float *panel = keys + c * call.D;
