@@ -10,9 +10,8 @@ constexpr int FEW = 8;    // rows a key/value head up to which keys are read in 
 
 inline vf madd(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 inline vf larger(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); } // b where one is NaN
-inline vf widen_bf16s(const uint16_t *x) {
-    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i *>(x));
-    return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16);
+inline vi widen_bits(const uint16_t *x) {
+    return (vi)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(x)));
 }
 inline vf widen_f16s(const uint16_t *x) {
     return (vf)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(x)));

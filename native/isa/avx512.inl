@@ -4,9 +4,8 @@
 
 inline vf madd(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 inline vf larger(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); } // b where one is NaN
-inline vf widen_bf16s(const uint16_t *x) {
-    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(x));
-    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16);
+inline vi widen_bits(const uint16_t *x) {
+    return (vi)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(x)));
 }
 inline vf widen_f16s(const uint16_t *x) {
     return (vf)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(x)));

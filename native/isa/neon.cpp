@@ -10,7 +10,7 @@ constexpr int FEW = 8;    // rows a key/value head up to which keys are read in 
 
 inline vf madd(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 inline vf larger(vf a, vf b) { return a > b ? a : b; } // b where one is NaN
-inline vf widen_bf16s(const uint16_t *x) { return (vf)vshll_n_u16(vld1_u16(x), 16); }
+inline vi widen_bits(const uint16_t *x) { return (vi)vmovl_u16(vld1_u16(x)); }
 inline vf widen_f16s(const uint16_t *x) { return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x))); }
 inline float widen_f16(uint16_t x) {
     __fp16 half;

@@ -30,14 +30,9 @@ inline uint16_t narrow_f16(float x) { // to nearest, ties to even
     return uint16_t(sign | ((bits - 0x38000000u + 0xfffu + ((bits >> 13) & 1)) >> 13));
 }
 
-inline vf widen_bf16s(const uint16_t *x) {
-    vf out;
-    for (int lane = 0; lane < LANES; ++lane) {
-        const uint32_t bits = uint32_t(x[lane]) << 16;
-        float one;
-        __builtin_memcpy(&one, &bits, 4);
-        out[lane] = one;
-    }
+inline vi widen_bits(const uint16_t *x) {
+    vi out;
+    for (int lane = 0; lane < LANES; ++lane) out[lane] = x[lane];
     return out;
 }
 

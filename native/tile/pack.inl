@@ -23,7 +23,7 @@ inline float widen_one(const char *from, Dtype dtype, int64_t i) {
 // LANES numbers of the dtype as floats.
 template <Dtype DTYPE> inline vf widen(const void *from) {
     if constexpr (DTYPE == Dtype::f32) return load(static_cast<const float *>(from));
-    if constexpr (DTYPE == Dtype::bf16) return widen_bf16s(static_cast<const uint16_t *>(from));
+    if constexpr (DTYPE == Dtype::bf16) return (vf)(widen_bits(static_cast<const uint16_t *>(from)) << 16);
     if constexpr (DTYPE == Dtype::f16) return widen_f16s(static_cast<const uint16_t *>(from));
 }
 
@@ -152,14 +152,19 @@ inline bool finite_row(const float *x, int64_t width) {
 }
 
 inline bool finite_block(const float *x, int64_t row, int64_t count, int64_t width) {
-    vf nothing = {};
+    vf nothing[4] = {}; // of four rows: one sum alone would wait for itself
     float rest = 0.0f;
-    for (int64_t j = 0; j < count; ++j) {
+    for (int64_t j = 0; j < count; j += 4) {
+        const float *line[4];
+        for (int64_t n = 0; n < 4; ++n) line[n] = x + (j + n < count ? j + n : j) * row;
         int64_t i = 0;
-        for (; i + LANES <= width; i += LANES) nothing = madd(load(x + j * row + i), vf{}, nothing);
-        for (; i < width; ++i) rest += x[j * row + i] * 0.0f;
+        for (; i + LANES <= width; i += LANES)
+#pragma GCC unroll 4
+            for (int n = 0; n < 4; ++n) nothing[n] = madd(load(line[n] + i), vf{}, nothing[n]);
+        for (; i < width; ++i)
+            for (int n = 0; n < 4; ++n) rest += line[n][i] * 0.0f;
     }
-    return sum_of(nothing) + rest == 0.0f;
+    return sum_of(nothing[0] + nothing[1] + (nothing[2] + nothing[3])) + rest == 0.0f;
 }
 
 // Values [j0, j0 + count) of a head: in place where they are finite floats of whole vectors, else through `room`.
@@ -190,22 +195,32 @@ inline Values values_of(const Call &call, int64_t b, int64_t kv, int64_t j0, int
 // where a number is not finite.
 template <class Row> inline bool pair_lines(const Row &row, int64_t count, int64_t width, float *to) {
     const int64_t padded = up(width, LANES);
-    vf nothing = {};
+    const vi exponents = splat_bits(0x7f807f80), least = splat_bits(0x00800080);
+    vi found = {}; // the highest bit of a half where its exponent was all ones
+    const uint16_t none[LANES] = {};
     for (int64_t j = 0; j < count; j += 2, to += padded) {
-        const char *first = row(j), *second = j + 1 < count ? row(j + 1) : nullptr;
-        for (int64_t e = 0; e < padded; e += LANES) {
-            const int64_t across = width - e;
-            const auto take = [&](const char *line) {
-                return across >= LANES ? widen<Dtype::bf16>(line + e * 2)
-                                       : widen_first<Dtype::bf16>(line + e * 2, across);
-            };
-            const vf low = take(first), high = second ? take(second) : vf{};
-            nothing = madd(low, vf{}, madd(high, vf{}, nothing));
-            const vi bits = ((vi)low >> 16 & 0xffff) | (vi)high;
+        const uint16_t *first = reinterpret_cast<const uint16_t *>(row(j));
+        const uint16_t *second = j + 1 < count ? reinterpret_cast<const uint16_t *>(row(j + 1)) : none;
+        const int64_t stride = second == none ? 0 : 1;
+        const auto put = [&](int64_t e, const uint16_t *low, const uint16_t *high) {
+            const vi bits = widen_bits(low) | widen_bits(high) << 16;
+            found |= (bits & exponents) + least;
             store(to + e, (vf)bits);
+        };
+        int64_t e = 0;
+        for (; e + LANES <= width; e += LANES) put(e, first + e, second + e * stride);
+        if (e == width) continue;
+        uint16_t low[LANES] = {}, high[LANES] = {};
+        for (int64_t n = 0; n < width - e; ++n) {
+            low[n] = first[e + n];
+            high[n] = second[(e + n) * stride];
         }
+        put(e, low, high);
     }
-    return sum_of(nothing) == 0.0f;
+    found &= splat_bits(int32_t(0x80008000));
+    int32_t any = 0;
+    for (int lane = 0; lane < LANES; ++lane) any |= found[lane];
+    return !any;
 }
 
 // Values [j0, j0 + count) of a bf16 head in such pairs of keys.

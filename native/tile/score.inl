@@ -91,48 +91,60 @@ inline void score_pairs(const Call &call, const float *q, int64_t q_row, int64_t
     }
 }
 
-// The same for few rows, keys read where they are: R rows times `COUNT` keys a step, lanes along the width.
-template <class Mul, Dtype DTYPE, int R, int COUNT>
-inline void dots(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float scale, float *s) {
+// Sums of 2 * WIDTH = LANES vectors into x[0]: lane n is that of x[n]. Halves are interleaved and added, again and again.
+template <int WIDTH> inline void sum_each(vf *x) {
+    vf low, high;
+#pragma GCC unroll 8
+    for (int n = 0; n < WIDTH; ++n) {
+        interleave(x[n], x[n + WIDTH], low, high);
+        x[n] = low + high;
+    }
+    if constexpr (WIDTH > 1) sum_each<WIDTH / 2>(x);
+}
+
+// The same for few rows, keys read where they are: R rows times `COUNT` keys a step, lanes along the width. Of a step
+// that has no COUNT keys any more, only `count` are there.
+template <class Mul, Dtype DTYPE, int R, int COUNT, bool ALL>
+inline void dots(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float scale, float *s,
+                 int64_t count) {
     constexpr int64_t size = DTYPE == Dtype::f32 ? 4 : 2;
-    vf sum[R][COUNT] = {};
-    int64_t d = 0;
-    for (; d + LANES <= width; d += LANES) {
+    vf sum[LANES];
+#pragma GCC unroll 16
+    for (int n = 0; n < LANES; ++n) sum[n] = vf{};
+    const auto step = [&](int64_t d, auto take) {
         vf k[COUNT];
-#pragma GCC unroll 8
-        for (int j = 0; j < COUNT; ++j) k[j] = widen<DTYPE>(keys + j * row + d * size);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
+        for (int j = 0; j < COUNT; ++j) k[j] = ALL || j < count ? take(keys + j * row + d * size) : vf{};
+#pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
             const vf left = load(q + r * q_row + d);
-#pragma GCC unroll 8
-            for (int j = 0; j < COUNT; ++j) sum[r][j] = Mul::step(left, k[j], sum[r][j]);
+#pragma GCC unroll 16
+            for (int j = 0; j < COUNT; ++j) sum[r * COUNT + j] = Mul::step(left, k[j], sum[r * COUNT + j]);
         }
-    }
-    if (d < width)
-        for (int j = 0; j < COUNT; ++j) {
-            const vf k = widen_first<DTYPE>(keys + j * row + d * size, width - d);
-            for (int r = 0; r < R; ++r) sum[r][j] = Mul::step(load(q + r * q_row + d), k, sum[r][j]);
-        }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-        for (int j = 0; j < COUNT; ++j) s[r * LINE + j] = sum_of(sum[r][j]) * scale;
+    };
+    int64_t d = 0;
+    for (; d + LANES <= width; d += LANES) step(d, [](const char *from) { return widen<DTYPE>(from); });
+    if (d < width) step(d, [&](const char *from) { return widen_first<DTYPE>(from, width - d); });
+    sum_each<LANES / 2>(sum);
+    float found[LANES];
+    store(found, sum[0] * scale);
+    for (int r = 0; r < R; ++r) __builtin_memcpy(s + r * LINE, found + r * COUNT, size_t(ALL ? COUNT : count) * 4);
 }
 
 template <class Mul, Dtype DTYPE, int R>
 inline void dot_rows(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float scale,
                      int64_t c0, int64_t c1, int64_t end, const char *ahead, int64_t ahead_bytes, int64_t ahead_row,
                      float *s) {
-    constexpr int STEP = R >= 3 ? 2 : 4;
+    constexpr int COUNT = R == 1 ? LANES : R == 2 ? LANES / 2 : LANES / 4; // R * COUNT sums in a vector
     int64_t c = c0;
-    for (; c + STEP <= end; c += STEP) {
-        for (int64_t j = 0; ahead && j < STEP; ++j)
+    for (; c + COUNT <= end; c += COUNT) {
+        for (int64_t j = 0; ahead && j < COUNT; ++j)
             for (int64_t byte = 0; byte < ahead_bytes; byte += 64)
                 __builtin_prefetch(ahead + (c + j) * ahead_row + byte, 0, 2);
-        dots<Mul, DTYPE, R, STEP>(q, q_row, keys + c * row, row, width, scale, s + c);
+        dots<Mul, DTYPE, R, COUNT, true>(q, q_row, keys + c * row, row, width, scale, s + c, COUNT);
     }
-    for (; c < end; ++c) dots<Mul, DTYPE, R, 1>(q, q_row, keys + c * row, row, width, scale, s + c);
-    for (; c < c1; ++c)
+    if (c < end) dots<Mul, DTYPE, R, COUNT, false>(q, q_row, keys + c * row, row, width, scale, s + c, end - c);
+    for (c = end; c < c1; ++c)
         for (int r = 0; r < R; ++r) s[r * LINE + c] = -kInf;
 }
 
