@@ -1,6 +1,7 @@
 #include "backward.h"
 
 #include "forward.h"
+#include "pages.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -185,6 +186,9 @@ Sums sums_of(const Call &call, const Rule &rule, const Plane &into, int64_t part
 
 void backward(const Kernels &kernels, const Call &call, Backward back, int threads) {
     threads = std::max(1, threads_for(2.5 * double(call.B) * call.H * call.T * call.S * (call.D + call.E), threads));
+    want_large_pages(back.q, call.B, call.H, call.T, call.D);
+    want_large_pages(back.k, call.B, call.Hk, call.S, call.D);
+    want_large_pages(back.v, call.B, call.Hk, call.S, call.E);
     const int64_t rows = call.B * call.H * call.T, heads = call.B * call.H;
     const Floats of_rows = floats(2 * rows);
     back.against = of_rows.get();

@@ -1,5 +1,6 @@
 #include "forward.h"
 
+#include "pages.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -35,11 +36,11 @@ int64_t stretch_of(const Kernels &kernels, const Call &call) {
 // Rows of an item: as many as fit, fewer where threads would stand idle.
 int64_t rows_of(const Kernels &kernels, const Call &call, int64_t rows, int64_t parts, int threads) {
     const int64_t alone = call.B * call.Hk * parts;
-    const int64_t least = kernels.item_rows / 5;
     int64_t cuts = (rows + kernels.item_rows - 1) / kernels.item_rows;
     if (threads > 1 && alone * cuts < 4 * threads)
-        cuts = std::max(cuts, std::min((4 * threads + alone - 1) / alone, rows / least));
-    return std::max<int64_t>(1, (rows + std::max<int64_t>(cuts, 1) - 1) / std::max<int64_t>(cuts, 1));
+        cuts = std::max(cuts, std::min((4 * threads + alone - 1) / alone, rows / (2 * kernels.tile_rows)));
+    cuts = std::max<int64_t>(cuts, 1);
+    return up(std::max<int64_t>((rows + cuts - 1) / cuts, 1), kernels.tile_rows);
 }
 
 } // namespace
@@ -48,6 +49,7 @@ bool splits_keys(const Kernels &kernels, const Call &call) { return stretch_of(k
 
 void forward(const Kernels &kernels, const Call &call, const Operand &out, const Facts &facts, int threads) {
     threads = threads_for(double(call.B) * call.H * call.T * call.S * (call.D + call.E), threads);
+    want_large_pages(out, call.B, call.H, call.T, call.E);
     const int64_t stretch = stretch_of(kernels, call), parts = std::max<int64_t>(1, (call.S + stretch - 1) / stretch);
     std::vector<Item> items;
     int64_t most = 1;

@@ -58,7 +58,7 @@ int64_t sums_of(const Question &question, const Survey &survey, int64_t by_key) 
 // The survey with its sums laid out over so many parts of the rows.
 void lay_out(const Kernels &kernels, Survey &survey, std::vector<int64_t> &place, int64_t parts) {
     const Frame &frame = survey.frame;
-    survey.part_rows = up((frame.row1 - frame.row0 + parts - 1) / parts, kernels.item_rows / 10); // whole tiles
+    survey.part_rows = up((frame.row1 - frame.row0 + parts - 1) / parts, kernels.tile_rows);
     const int64_t by_key = up(frame.key1 - frame.key0 / kernels.key_block * kernels.key_block, kPadded);
     survey.block = 0;
     survey.received = -1;
@@ -210,7 +210,7 @@ double work_in(const Call &call, const Frame &frame) {
 // an output has to be that of the forward pass, to the bit.
 bool on_the_way(const Kernels &kernels, const Call &call, const Survey &survey) {
     const int64_t keys = survey.frame.key1 - survey.frame.key0 + 2 * kernels.key_block;
-    return kernels.item_rows / 5 * keys <= kKept && !(survey.out.data && splits_keys(kernels, call));
+    return 2 * kernels.tile_rows * keys <= kKept && !(survey.out.data && splits_keys(kernels, call));
 }
 
 } // namespace

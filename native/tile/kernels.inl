@@ -16,7 +16,24 @@ using namespace headwise;
 #include "survey.inl"
 #include "probe.inl"
 
+constexpr int64_t ITEM = 20 * TILE; // most rows of an item: what a thread takes at a time
+
 #define HEADWISE_KERNELS(name)                                                                                         \
-    {name,         LANES,      10 * TILE,        KEYS,     FEW,           forward_scratch, forward,                    \
-     merge,        prepare,    backward_scratch, backward, write_queries, survey_scratch,  survey,                     \
-     probe_floats, probe_bf16, probe_read}
+    {name,                                                                                                             \
+     LANES,                                                                                                            \
+     TILE,                                                                                                             \
+     ITEM,                                                                                                             \
+     KEYS,                                                                                                             \
+     FEW,                                                                                                              \
+     forward_scratch,                                                                                                  \
+     forward,                                                                                                          \
+     merge,                                                                                                            \
+     prepare,                                                                                                          \
+     backward_scratch,                                                                                                 \
+     backward,                                                                                                         \
+     write_queries,                                                                                                    \
+     survey_scratch,                                                                                                   \
+     survey,                                                                                                           \
+     probe_floats,                                                                                                     \
+     probe_bf16,                                                                                                       \
+     probe_read}

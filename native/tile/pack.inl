@@ -89,6 +89,19 @@ inline void transpose(vf *x) {
     }
 }
 
+// Lane n of the result is the sum of the lanes of x[n], or the largest of them: halves are interleaved and joined. The
+// vectors, 2 * WIDTH, are used up.
+template <bool SUM, int WIDTH = LANES / 2> inline vf fold_each(vf *x) {
+    vf low, high;
+#pragma GCC unroll 8
+    for (int n = 0; n < WIDTH; ++n) {
+        interleave(x[n], x[n + WIDTH], low, high);
+        x[n] = SUM ? low + high : larger(low, high);
+    }
+    if constexpr (WIDTH > 1) return fold_each<SUM, WIDTH / 2>(x);
+    return x[0];
+}
+
 // Rows [0, count) of a key or value block, `width` wide and `row` numbers apart, as panels: panel p holds rows p *
 // PANEL .. of [width][PANEL], zeros where there is no row. This is the B that `product` wants of a transposed operand.
 constexpr int64_t PANEL = VECTORS * LANES;

@@ -55,11 +55,12 @@ inline void add_table(const Rule &rule, const Place &at, float *s) {
     const float *table = rule.values + at.h * rule.head;
     const int64_t shift = at.j0 - at.pos + rule.zero; // column c reads entry clamp(c + shift)
     const int64_t last = rule.length - 1;
-    int64_t c = at.c0;
-    for (; c < at.c1 && c + shift < 0; ++c) s[c] += table[0];
-    const int64_t end = last - shift + 1 < at.c1 ? last - shift + 1 : at.c1;
-    for (; c < end; ++c) s[c] += table[c + shift];
-    for (; c < at.c1; ++c) s[c] += table[last];
+    const auto within = [&](int64_t c, int64_t least) { return c < least ? least : c > at.c1 ? at.c1 : c; };
+    const int64_t first = within(-shift, at.c0), behind = within(last - shift + 1, first);
+    const float before = table[0], after = table[last];
+    for (int64_t c = at.c0; c < first; ++c) s[c] += before;
+    for (int64_t c = first; c < behind; ++c) s[c] += table[c + shift];
+    for (int64_t c = behind; c < at.c1; ++c) s[c] += after;
 }
 
 inline void cap(float cap, const Place &at, float *s) {
@@ -121,11 +122,13 @@ inline RowWords words_of(const Call &call, const Place &at) {
 }
 
 inline bool survives(const Call &call, RowWords row, int64_t j) {
-    return uint64_t(mix(mix(row.first + uint32_t(j) * 0x9E3779B9u) ^ row.second)) >= call.threshold;
+    const uint32_t drawn = mix(mix(row.first + uint32_t(j) * 0x9E3779B9u) ^ row.second);
+    return drawn >= uint32_t(call.threshold) && !(call.threshold >> 32); // 2^32 drops all; 32 bits fill a vector's lanes
 }
 
 // Times 1 / (1 - dropout) where a cell survives, 0 where not.
 inline void drop(const Call &call, const Place &at, float *p) {
     const RowWords row = words_of(call, at);
-    for (int64_t c = at.c0; c < at.c1; ++c) p[c] *= survives(call, row, at.j0 + c) ? call.survivor : 0.0f;
+    const float survivor = call.survivor;
+    for (int64_t c = at.c0; c < at.c1; ++c) p[c] *= survives(call, row, at.j0 + c) ? survivor : 0.0f;
 }

@@ -91,17 +91,6 @@ inline void score_pairs(const Call &call, const float *q, int64_t q_row, int64_t
     }
 }
 
-// Sums of 2 * WIDTH = LANES vectors into x[0]: lane n is that of x[n]. Halves are interleaved and added, again and again.
-template <int WIDTH> inline void sum_each(vf *x) {
-    vf low, high;
-#pragma GCC unroll 8
-    for (int n = 0; n < WIDTH; ++n) {
-        interleave(x[n], x[n + WIDTH], low, high);
-        x[n] = low + high;
-    }
-    if constexpr (WIDTH > 1) sum_each<WIDTH / 2>(x);
-}
-
 // The same for few rows, keys read where they are: R rows times `COUNT` keys a step, lanes along the width. Of a step
 // that has no COUNT keys any more, only `count` are there.
 template <class Mul, Dtype DTYPE, int R, int COUNT, bool ALL>
@@ -125,9 +114,8 @@ inline void dots(const float *q, int64_t q_row, const char *keys, int64_t row, i
     int64_t d = 0;
     for (; d + LANES <= width; d += LANES) step(d, [](const char *from) { return widen<DTYPE>(from); });
     if (d < width) step(d, [&](const char *from) { return widen_first<DTYPE>(from, width - d); });
-    sum_each<LANES / 2>(sum);
     float found[LANES];
-    store(found, sum[0] * scale);
+    store(found, fold_each<true>(sum) * scale);
     for (int r = 0; r < R; ++r) __builtin_memcpy(s + r * LINE, found + r * COUNT, size_t(ALL ? COUNT : count) * 4);
 }
 

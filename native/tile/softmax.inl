@@ -12,16 +12,13 @@ template <int N> struct Many {
     static constexpr int value = N;
 };
 
-// The largest of each of `rows` vectors, or their sums: LANES rows at a time, turned so that lanes are rows.
+// The largest of each of `rows` vectors, or their sums.
 template <bool SUM> inline void across(const vf *x, int64_t rows, float *to) {
     for (int64_t r = 0; r < rows; r += LANES) {
-        vf square[LANES];
-        for (int n = 0; n < LANES; ++n) square[n] = r + n < rows ? x[r + n] : vf{};
-        transpose(square);
-        for (int width = LANES / 2; width; width /= 2)
-            for (int n = 0; n < width; ++n)
-                square[n] = SUM ? square[n] + square[n + width] : larger(square[n], square[n + width]);
-        store(to + r, square[0]);
+        vf some[LANES];
+#pragma GCC unroll 16
+        for (int n = 0; n < LANES; ++n) some[n] = r + n < rows ? x[r + n] : vf{};
+        store(to + r, fold_each<SUM>(some));
     }
 }
 

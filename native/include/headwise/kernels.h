@@ -37,6 +37,7 @@ struct Backward {
 struct Kernels {
     const char *name;
     int32_t lanes;
+    int64_t tile_rows; // rows that are worked on together
     int64_t item_rows; // most rows of an item
     int64_t key_block; // keys are taken in blocks that begin at multiples of this
     int64_t few_rows;  // up to so many rows a key/value head, keys are read in place, and split
