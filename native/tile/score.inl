@@ -119,6 +119,12 @@ inline void dots(const float *q, int64_t q_row, const char *keys, int64_t row, i
     for (int r = 0; r < R; ++r) __builtin_memcpy(s + r * LINE, found + r * COUNT, size_t(ALL ? COUNT : count) * 4);
 }
 
+// Asks for rows [j, j + count) from memory, `bytes` each: into the first cache where NEAR, else into the next.
+template <bool NEAR> inline void fetch(const char *from, int64_t row, int64_t bytes, int64_t j, int64_t count) {
+    for (int64_t end = j + count; j < end; ++j)
+        for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(from + j * row + byte, 0, NEAR ? 3 : 2);
+}
+
 template <class Mul, Dtype DTYPE, int R>
 inline void dot_rows(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float scale,
                      int64_t c0, int64_t c1, int64_t end, const char *ahead, int64_t ahead_bytes, int64_t ahead_row,
@@ -126,9 +132,9 @@ inline void dot_rows(const float *q, int64_t q_row, const char *keys, int64_t ro
     constexpr int COUNT = R == 1 ? LANES : R == 2 ? LANES / 2 : LANES / 4; // R * COUNT sums in a vector
     int64_t c = c0;
     for (; c + COUNT <= end; c += COUNT) {
-        for (int64_t j = 0; ahead && j < COUNT; ++j)
-            for (int64_t byte = 0; byte < ahead_bytes; byte += 64)
-                __builtin_prefetch(ahead + (c + j) * ahead_row + byte, 0, 2);
+        if (ahead) fetch<false>(ahead, ahead_row, ahead_bytes, c, COUNT);
+        if (ahead && c + 3 * COUNT <= end)
+            fetch<true>(keys, row, width * (DTYPE == Dtype::f32 ? 4 : 2), c + 2 * COUNT, COUNT);
         dots<Mul, DTYPE, R, COUNT, true>(q, q_row, keys + c * row, row, width, scale, s + c, COUNT);
     }
     if (c < end) dots<Mul, DTYPE, R, COUNT, false>(q, q_row, keys + c * row, row, width, scale, s + c, end - c);
