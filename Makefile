@@ -123,7 +123,8 @@ format: $(STAMP)
 
 # The tests of the kernels, once, on a copy of the package whose module is built with the sanitizers. Python is not, so
 # their library is loaded in front of it; libstdc++ too, or the first C++ exception would find no handler to wrap.
-# sitecustomize takes out what the editable install put in, which would find the source tree before the copy.
+# sitecustomize takes out what the editable install put in, which would find the source tree before the copy. At -O1 GCC
+# warns of vectors that are not set where they are: warnings are for the real build.
 SITE := $(CURDIR)/build/sanitize/site
 SANITIZED = env LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(SITE) $(PY)
@@ -132,7 +133,7 @@ sanitize: $(STAMP)
 	@rm -rf $(SITE) && mkdir -p $(SITE) && cp -r src/headwise $(SITE) && rm -f $(SITE)/headwise/_native*.so
 	@echo 'import sys; sys.meta_path[:] = [f for f in sys.meta_path if "Inplace" not in type(f).__name__]' >$(SITE)/sitecustomize.py
 	CXX=g++ $(CONFIGURE) -B build/sanitize -DHEADWISE_SANITIZE=ON -DHEADWISE_OPTIMIZE=-O1 -DHEADWISE_CHECK=ON \
-	    -DHEADWISE_MODULE_DIR=$(SITE)/headwise >/dev/null
+	    -DHEADWISE_WERROR=OFF -DHEADWISE_MODULE_DIR=$(SITE)/headwise >/dev/null
 	$(CMAKE) --build build/sanitize
 	build/sanitize/headwise_check
 	$(SANITIZED) -c 'import headwise._native as m; assert m.__file__.startswith("$(SITE)"), m.__file__'

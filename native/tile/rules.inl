@@ -123,7 +123,8 @@ inline RowWords words_of(const Call &call, const Place &at) {
 
 inline bool survives(const Call &call, RowWords row, int64_t j) {
     const uint32_t drawn = mix(mix(row.first + uint32_t(j) * 0x9E3779B9u) ^ row.second);
-    return drawn >= uint32_t(call.threshold) && !(call.threshold >> 32); // 2^32 drops all; 32 bits fill a vector's lanes
+    return drawn >= uint32_t(call.threshold) &&
+           !(call.threshold >> 32); // 2^32 drops all; 32 bits fill a vector's lanes
 }
 
 // Times 1 / (1 - dropout) where a cell survives, 0 where not.
