@@ -37,7 +37,7 @@ void Report::expect(const std::string &what, double got, Number wanted, double a
 
 void Report::expect_or_strange(const std::string &what, double got, Number wanted, Dtype dtype) {
     if (std::isfinite(wanted.value))
-        expect(what, got, wanted, rounding(dtype, wanted.value));
+        expect(what, got, wanted, rounding(dtype, std::fabs(wanted.value) + wanted.slack));
     else if (std::isfinite(got))
         fail(what + " is finite, and should not be");
 }

@@ -69,7 +69,8 @@ struct Asked {
         kept.back().seal();
         return here;
     }
-    // Memory for the answers, all zero as a caller gives it.
+    int64_t rows() const { return answers_of(frame) * (frame.row1 - frame.row0); }
+    // Memory for the answers, all zero as a caller gives it, and for facts that are to be found.
     void answers(const Call &call) {
         for (Question &question : questions) {
             const Size size = size_of(call, frame, question);
@@ -78,7 +79,10 @@ struct Asked {
             if (question.kind == QuestionKind::contribution) question.by_query = zeros<float>(size.beside);
             if (question.counts) question.counts = zeros<float>(size.beside);
         }
-        if (survey.entropy) survey.entropy = zeros<float>(answers_of(frame) * call.T);
+        Facts &facts = survey.facts;
+        if (facts.entropy) facts.entropy = zeros<float>(rows());
+        for (float **fact : {&facts.max_logit, &facts.peak, &facts.log_total, &facts.lse})
+            if (!survey.known) *fact = zeros<float>(rows());
         survey.questions = questions.data();
     }
 };
@@ -286,6 +290,18 @@ void compare_best(const Pattern &pattern, const Row &row, const float *values, c
     }
 }
 
+void compare_facts(const Pattern &pattern, const Facts &facts, Report &report) {
+    const float *const at[] = {facts.max_logit, facts.peak, facts.log_total, facts.lse, facts.entropy};
+    for (size_t n = 0; n < pattern.rows.size(); ++n) {
+        const Row &row = pattern.rows[n];
+        const Number wanted[] = {row.max_logit, row.peak, row.log_total, row.lse, row.entropy};
+        for (int fact = 0; fact < 5; ++fact)
+            if (at[fact])
+                report.expect("fact " + std::to_string(fact) + " of row " + std::to_string(n) + " of the frame",
+                              at[fact][n], wanted[fact]);
+    }
+}
+
 void compare(const Pattern &pattern, const Asked &asked, Report &report) {
     const Call &call = pattern.call;
     for (const Question &question : asked.questions) {
@@ -306,20 +322,21 @@ void compare(const Pattern &pattern, const Asked &asked, Report &report) {
         if (question.counts) compare_all(report, "offsets, counts", question.counts, wanted.beside);
         if (question.by_query) compare_all(report, "contribution by query", question.by_query, wanted.beside);
     }
-    if (!asked.survey.entropy) return;
-    std::vector<Sum> entropy(size_t(answers_of(asked.frame) * call.T));
+    if (!asked.survey.known) return compare_facts(pattern, asked.survey.facts, report);
+    if (!asked.survey.facts.entropy) return;
+    std::vector<Sum> entropy(size_t(asked.rows()));
     pattern.each([&](int64_t answer, const Row &row, int64_t, int64_t i) {
         Number p;
+        Sum &sum = entropy[size_t(answer * (asked.frame.row1 - asked.frame.row0) + i - asked.frame.row0)];
         for (int64_t j = 0; j < call.S; ++j) {
             if (!pattern.cell(row, j, p)) continue;
             const double surprise = row.log_total.value + row.peak.value - row.score[size_t(j)];
             const double parts = std::fabs(row.log_total.value) + std::fabs(row.peak.value - row.score[size_t(j)]);
-            entropy[size_t(answer * call.T + i)].add(p.value * surprise,
-                                                     p.slack * (surprise + 1) +
-                                                         p.value * parts * kUnit * (2 * std::sqrt(double(call.S)) + 8));
+            sum.add(p.value * surprise,
+                    p.slack * (surprise + 1) + p.value * parts * kUnit * (2 * std::sqrt(double(call.S)) + 8));
         }
     });
-    compare_all(report, "entropy", asked.survey.entropy, entropy);
+    compare_all(report, "entropy", asked.survey.facts.entropy, entropy);
 }
 
 bool same_answers(const Call &call, const Asked &a, const Asked &b) {
@@ -328,7 +345,10 @@ bool same_answers(const Call &call, const Asked &a, const Asked &b) {
             if (!same(x[n], y[n])) return false;
         return true;
     };
-    bool all = equal(a.survey.entropy, b.survey.entropy, answers_of(a.frame) * call.T);
+    const Facts &one = a.survey.facts, &other = b.survey.facts;
+    bool all = equal(one.entropy, other.entropy, a.rows()) && equal(one.max_logit, other.max_logit, a.rows()) &&
+               equal(one.peak, other.peak, a.rows()) && equal(one.log_total, other.log_total, a.rows()) &&
+               equal(one.lse, other.lse, a.rows());
     for (size_t n = 0; n < a.questions.size(); ++n) {
         const Question &x = a.questions[n], &y = b.questions[n];
         const Size size = size_of(call, a.frame, x);
@@ -343,16 +363,10 @@ bool same_answers(const Call &call, const Asked &a, const Asked &b) {
 void check_row_facts(const Kernels &kernels, const Pattern &pattern, Report &report) {
     Asked room;
     const int64_t count = int64_t(pattern.rows.size());
-    float *const at[] = {room.zeros<float>(count), room.zeros<float>(count), room.zeros<float>(count),
-                         room.zeros<float>(count), room.zeros<float>(count)};
-    headwise::row_facts(kernels, pattern.call, pattern.frame, {at[0], at[1], at[2], at[3], at[4]}, 1);
-    for (int64_t n = 0; n < count; ++n) {
-        const Row &row = pattern.rows[size_t(n)];
-        const Number wanted[] = {row.max_logit, row.peak, row.log_total, row.lse, row.entropy};
-        for (int fact = 0; fact < 5; ++fact)
-            report.expect("fact " + std::to_string(fact) + " of row " + std::to_string(n) + " of the frame",
-                          at[fact][n], wanted[fact]);
-    }
+    const auto zeros = [&] { return room.zeros<float>(count); };
+    const Facts facts{zeros(), zeros(), zeros(), zeros(), zeros()};
+    headwise::row_facts(kernels, pattern.call, pattern.frame, facts, 1);
+    compare_facts(pattern, facts, report);
 }
 
 } // namespace
@@ -377,10 +391,15 @@ void check_survey(const Kernels &kernels, const Problem &problem, Random &random
     }
     Survey &survey = asked.survey;
     survey.frame = asked.frame;
-    survey.peak = asked.keep(peak);
-    survey.log_total = asked.keep(log_total);
+    survey.known = random.chance(0.5);
+    if (survey.known) {
+        survey.facts.peak = asked.keep(peak);
+        survey.facts.log_total = asked.keep(log_total);
+    }
+    // An entropy that is added up is one of whole rows.
+    const bool whole_rows = asked.frame.key0 == 0 && asked.frame.key1 == call.S;
+    if (random.chance(0.4) && (whole_rows || !survey.known)) survey.facts.entropy = asked.zeros<float>(1); // wanted
     survey.careful = problem.name.find("spoiled") != std::string::npos || random.chance(0.2);
-    if (random.chance(0.4)) survey.entropy = asked.zeros<float>(1); // wanted
     survey.count = int64_t(asked.questions.size());
 
     asked.answers(call);

@@ -15,14 +15,18 @@ inline float widen_bf16(uint16_t x) {
 }
 
 inline float widen_one(const char *from, Dtype dtype, int64_t i) {
-    if (dtype == Dtype::f32) return reinterpret_cast<const float *>(from)[i];
+    if (dtype == Dtype::f32) {
+        float x; // which may be a pair of bf16
+        __builtin_memcpy(&x, from + i * 4, 4);
+        return x;
+    }
     const uint16_t half = reinterpret_cast<const uint16_t *>(from)[i];
     return dtype == Dtype::bf16 ? widen_bf16(half) : widen_f16(half);
 }
 
-// LANES numbers of the dtype as floats.
+// LANES numbers of the dtype as floats. Pairs of bf16 are read as float32: their bits stay as they are.
 template <Dtype DTYPE> inline vf widen(const void *from) {
-    if constexpr (DTYPE == Dtype::f32) return load(static_cast<const float *>(from));
+    if constexpr (DTYPE == Dtype::f32) return *static_cast<const pairs_of_halves *>(from);
     if constexpr (DTYPE == Dtype::bf16) return (vf)(widen_bits(static_cast<const uint16_t *>(from)) << 16);
     if constexpr (DTYPE == Dtype::f16) return widen_f16s(static_cast<const uint16_t *>(from));
 }
@@ -208,15 +212,15 @@ inline Values values_of(const Call &call, int64_t b, int64_t kv, int64_t j0, int
 // where a number is not finite.
 template <class Row> inline bool pair_lines(const Row &row, int64_t count, int64_t width, float *to) {
     const int64_t padded = up(width, LANES);
-    const vi exponents = splat_bits(0x7f807f80), least = splat_bits(0x00800080);
-    vi found = {}; // the highest bit of a half where its exponent was all ones
+    const vu exponents = (vu)splat_bits(0x7f807f80), least = (vu)splat_bits(0x00800080);
+    vu found = {}; // the highest bit of a half where its exponent was all ones
     const uint16_t none[LANES] = {};
     for (int64_t j = 0; j < count; j += 2, to += padded) {
         const uint16_t *first = reinterpret_cast<const uint16_t *>(row(j));
         const uint16_t *second = j + 1 < count ? reinterpret_cast<const uint16_t *>(row(j + 1)) : none;
         const int64_t stride = second == none ? 0 : 1;
         const auto put = [&](int64_t e, const uint16_t *low, const uint16_t *high) {
-            const vi bits = widen_bits(low) | widen_bits(high) << 16;
+            const vu bits = (vu)widen_bits(low) | (vu)widen_bits(high) << 16;
             found |= (bits & exponents) + least;
             store(to + e, (vf)bits);
         };
@@ -230,8 +234,8 @@ template <class Row> inline bool pair_lines(const Row &row, int64_t count, int64
         }
         put(e, low, high);
     }
-    found &= splat_bits(int32_t(0x80008000));
-    int32_t any = 0;
+    found &= (vu)splat_bits(int32_t(0x80008000));
+    uint32_t any = 0;
     for (int lane = 0; lane < LANES; ++lane) any |= found[lane];
     return !any;
 }

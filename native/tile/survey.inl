@@ -219,12 +219,15 @@ inline void weigh_tile(SurveyRoom &w, Shown &tile, const float *scores, int64_t 
 }
 
 // Hides what of a tile's p lies outside of the frame's keys.
-inline void clip(const Survey &survey, const Shown &tile, float *p) {
+inline bool clip(const Survey &survey, Shown &tile, float *p) {
     const Span inside = meet({survey.frame.key0 - tile.j0, survey.frame.key1 - tile.j0}, {tile.c0, tile.c1});
+    if (inside.lo >= inside.hi) return false;
     for (int64_t r = 0; r < tile.n; ++r) {
-        for (int64_t c = tile.c0; c < tile.c1 && c < inside.lo; ++c) p[r * LINE + c] = HIDDEN;
-        for (int64_t c = inside.hi > tile.c0 ? inside.hi : tile.c0; c < tile.c1; ++c) p[r * LINE + c] = HIDDEN;
+        for (int64_t c = tile.c0; c < inside.lo; ++c) p[r * LINE + c] = HIDDEN;
+        for (int64_t c = inside.hi; c < tile.c1; ++c) p[r * LINE + c] = HIDDEN;
     }
+    tile.c1 = up(inside.hi, LANES); // sums by key end with the frame
+    return true;
 }
 
 inline void show(const Call &call, const Survey &survey, const Stretch &stretch, SurveyRoom &w, Shown &tile) {
@@ -316,8 +319,7 @@ inline void survey_keys(const Call &call, const Survey &survey, const Stretch &s
         } else {
             weigh_tile(w, tile, kept.data + r0 * kept.row + j0 - kept.key0, kept.row, mark, nullptr);
         }
-        clip(survey, tile, w.scores);
-        show(call, survey, stretch, w, tile);
+        if (clip(survey, tile, w.scores)) show(call, survey, stretch, w, tile);
     }
 }
 

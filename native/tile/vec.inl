@@ -5,6 +5,8 @@
 
 typedef float vf __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef int32_t vi __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef uint32_t vu __attribute__((vector_size(LANES * 4), aligned(4), may_alias)); // where sums may overflow
+typedef float pairs_of_halves __attribute__((vector_size(LANES * 4), aligned(2), may_alias));
 
 constexpr float kInf = __builtin_inff();
 
