@@ -61,7 +61,7 @@ def against(side: str) -> Measure:
     return lambda row, best: 1 / row["ratios"][side]["ratio"] if side in row["ratios"] else None
 
 
-def slowest_peer(row: Row, best: dict[str, float]) -> float | None:
+def fastest_peer(row: Row, best: dict[str, float]) -> float | None:
     """The time of the fastest peer of a row over ours."""
     return min((said["ratio"] for said in row["ratios"].values()), default=None)
 
@@ -142,7 +142,7 @@ def _rest() -> list[Floor]:
             where = {"work": "decode 32/8", "dtype": dtype, "S": S}
             name = f"decode 32/8, S = {S}, {dtype}"
             found.append(Floor(name, "of the reads probed", 0.6, share, where))
-            found.append(Floor(name, "x the fastest peer", 1.0, slowest_peer, where))
+            found.append(Floor(name, "x the fastest peer", 1.0, fastest_peer, where))
     for group, bound in (
         ("LogSumExp + MaxLogit + Entropy", 1.08),
         ("Received + Offsets + Map", 1.85),

@@ -132,7 +132,7 @@ def same_answers(found: dict[str, Any], exact: dict[str, Any]) -> dict[str, floa
                 error, budget = float((ours != truth).double().mean()), 0.01
             if not error <= budget:
                 raise WrongAnswer(f"{name} {field} is {error:.3g} from float64, {budget:.3g} is allowed")
-            if error / budget > worst["error"] / worst["allowed"]:
+            if budget and error / budget > worst["error"] / worst["allowed"]:
                 worst = {"error": error, "allowed": budget}
     return worst
 

@@ -1,11 +1,11 @@
 """What it costs to watch every head of SmolLM2, beside transformers' own paths.
 
-    python benchmarks/observed.py [--tokens 2048] [--rounds 5] [--json OUT]
+    python -m benchmarks.observed [--tokens 2048] [--rounds 5] [--json OUT]
 
 Times are medians over rounds in which the paths take turns in one process; memory is the peak of a process of its own
 for each path, less what the loaded model takes. Paths: transformers' sdpa (plain), headwise unwatched, watched with
-the five observers named below, the same with the blocked backend computing the output too, and transformers' eager
-attention with output_attentions (only up to --eager-limit tokens: it forms every pattern).
+the five observers named below, and transformers' eager attention with output_attentions (only up to --eager-limit
+tokens: it forms every pattern).
 """
 
 from __future__ import annotations

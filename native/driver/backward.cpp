@@ -17,6 +17,7 @@ namespace {
 // dQ is a sum over keys: of each stretch by itself, then over the stretches in order. Where they are depends on S
 // alone, so it does not matter who adds up which. Few of them, for each may need rows of its own.
 constexpr int64_t kStretch = 512, kMostStretches = 8;
+constexpr int64_t kPartsFloats = 1 << 25; // that are kept for them at a time
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -94,7 +95,8 @@ class Pass {
             whole(units);
             return;
         }
-        const int64_t step = std::max<int64_t>(1, (4 * threads + parts - 1) / parts);
+        const int64_t busy = (4 * threads + parts - 1) / parts, fit = kPartsFloats / std::max<int64_t>(parts * part, 1);
+        const int64_t step = std::max<int64_t>(1, std::min(busy, fit));
         const Floats made = floats(std::min(step, count) * parts * part);
         for (int64_t from = 0; from < count; from += step)
             split(units.data() + from, std::min(step, count - from), made.get());

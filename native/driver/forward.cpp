@@ -23,12 +23,13 @@ namespace {
 
 constexpr int64_t kStretch = 1024; // keys of a part, where keys are split
 constexpr int64_t kMostParts = 256;
+constexpr int64_t kSplit = 8; // times few_rows: up to so many rows a key/value head, keys are split
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Keys of a part: the answer to how the keys are split depends on the shapes alone, never on threads or neighbours.
 int64_t stretch_of(const Kernels &kernels, const Call &call) {
-    if (widest_group(call) * call.T > 8 * kernels.few_rows || call.S < 2 * kStretch)
+    if (widest_group(call) * call.T > kSplit * kernels.few_rows || call.S < 2 * kStretch)
         return std::max<int64_t>(call.S, 1);
     return std::max(kStretch, up((call.S + kMostParts - 1) / kMostParts, kernels.key_block));
 }

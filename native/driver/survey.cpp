@@ -154,7 +154,7 @@ std::vector<Group> groups_of(const Kernels &kernels, const Call &call, const Sur
     const Frame &frame = survey.frame;
     std::vector<Group> found;
     const int64_t kept = kKept / (frame.key1 - frame.key0 + 2 * kernels.key_block); // rows
-    const int64_t most = survey.known ? kernels.item_rows : std::min(kernels.item_rows, kept);
+    const int64_t rows = kPassTiles * kernels.tile_rows, most = survey.known ? rows : std::min(rows, kept);
     const int64_t together = std::max<int64_t>(1, most / (frame.row1 - frame.row0));
     for (int64_t b = frame.b0; b < frame.b1; ++b)
         for (const Heads &heads : heads_of(call, frame))
@@ -261,7 +261,7 @@ void survey(const Kernels &kernels, const Call &call, const Survey &asked, int t
     if (survey.known || !survey.out.data) bare.v = {}; // norms are all that answers read of the values
     std::vector<int64_t> place;
     // How rows are cut depends on the shapes alone: sums have the same bits on any number of threads.
-    int64_t parts = std::clamp<int64_t>(rows_in(survey.frame) / kernels.item_rows, 1, kMostParts);
+    int64_t parts = std::clamp<int64_t>(rows_in(survey.frame) / (kPassTiles * kernels.tile_rows), 1, kMostParts);
     lay_out(kernels, survey, place, parts);
     while (parts > 1 && parts * survey.block > kPartsFloats) lay_out(kernels, survey, place, parts /= 2);
     parts = (rows_in(survey.frame) + survey.part_rows - 1) / survey.part_rows;

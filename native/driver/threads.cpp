@@ -6,6 +6,7 @@
 #if defined(HEADWISE_OPENMP)
 #include <omp.h>
 #else
+#include <system_error>
 #include <thread>
 #include <vector>
 #endif
@@ -61,7 +62,11 @@ void in_parallel(int64_t items, int threads, int64_t bytes, const std::function<
         for (int64_t item; (item = next.fetch_add(1)) < items;) body(item, room + each * number);
     };
     std::vector<std::thread> crew;
-    for (int number = 1; number < threads; ++number) crew.emplace_back(work, number);
+    crew.reserve(size_t(threads));
+    try {
+        for (int number = 1; number < threads; ++number) crew.emplace_back(work, number);
+    } catch (const std::system_error &) { // no more threads to be had: those there are do it all
+    }
     work(0);
     for (std::thread &member : crew) member.join();
 #endif

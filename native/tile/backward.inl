@@ -45,10 +45,12 @@ inline bool score_tile(const Tile &tile) {
     const Call &call = tile.call;
     BackwardRoom &w = tile.w;
     const Sight &sight = tile.sight;
-    if (PAIRS && w.pairs)
-        score_pairs(call, w.q.rows, up(call.D / 2, LANES), tile.n, w.keys, sight, w.p);
+    if (is_few(call, w.rows.kv)) // one tile holds them all
+        score_few(call, w.rows, tile.r0, tile.n, tile.block.j0, tile.block.count, sight, w.p);
+    else if (PAIRS && w.pairs)
+        score_pairs(call, w.rows.q, w.rows.q_row, tile.n, w.keys, sight, w.p);
     else
-        score_packed(call, w.q.rows, up(call.D, LANES), tile.n, w.keys, sight, w.p, w.rows.scale);
+        score_packed(call, w.rows.q, w.rows.q_row, tile.n, w.keys, sight, w.p, w.rows.scale);
     vf nothing = {};
     for (int64_t r = 0; call.rules && r < tile.n; ++r) {
         const Place place = tile.place(r);
@@ -194,7 +196,7 @@ void backward(const Call &call, const Backward &back, const Item &item, float *g
 }
 
 // rowsum(dO * O) of up to LANES rows, a lane each; a gradient of 0 asks nothing of an output that is not finite. In the
-// order of products_with_values: where a row is all on one key, dO O^T and dO V^T cancel to nothing.
+// order of products_with_values of floats: where a row is all on one key, dO O^T and dO V^T cancel to nothing.
 template <Dtype DTYPE>
 inline void row_sums(const char *grad, int64_t grad_row, const char *out, int64_t out_row, int64_t n, int64_t width,
                      float *found) {

@@ -50,6 +50,9 @@ inline BackwardRoom backward_room(const Call &call, int64_t rows, char *scratch,
     w.hull = room.take<Span>(tiles);
     w.strange = room.take<uint8_t>(tiles);
     w.q = take_side(room, w.pairs, call.D);
+    w.rows.q = w.q.rows; // those of the tile
+    w.rows.q_row = up(w.pairs ? call.D / 2 : call.D, LANES);
+    w.rows.pairs = w.pairs;
     w.grad_out = take_side(room, w.pairs, call.E);
     w.keys = room.take<float>(BACK_KEYS * call.D);
     w.values = room.take<float>(BACK_KEYS * call.E);

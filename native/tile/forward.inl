@@ -51,7 +51,8 @@ int64_t forward_scratch(const Call &call, int64_t rows) {
     return bytes;
 }
 
-// What a visible value that is not finite adds, on top of the product with it taken out: by IEEE, 0 * inf included.
+// What a visible value that is not finite adds, on top of the product with it taken out: by IEEE, 0 * inf included. A
+// weight below exp(-87.7) is 0 here, so its inf gives NaN where a subnormal weight would leave inf.
 inline void add_strange(const Call &call, const Rows &rows, const Values &values, int64_t j0, const uint8_t *seen,
                         const float *p, float *o) {
     for (int64_t x = 0; x < values.strangers; ++x) {
@@ -158,7 +159,7 @@ void forward(const Call &call, const Item &item, const Operand &out, const Facts
     const int64_t o_row = up(call.E, LANES);
     for (int64_t r = 0; r < w.rows.count; ++r) w.running[r] = {-kInf, 0.0f, 0.0f};
     if (call.v.data) __builtin_memset(w.o, 0, size_t(w.rows.count * o_row) * 4);
-    const bool few = (call.first[item.kv + 1] - call.first[item.kv]) * call.T <= FEW;
+    const bool few = is_few(call, item.kv);
     if (facts.entropy)
         forward_rows<true>(call, w, few);
     else

@@ -26,7 +26,7 @@ inline float widen_one(const char *from, Dtype dtype, int64_t i) {
 
 // LANES numbers of the dtype as floats. Pairs of bf16 are read as float32: their bits stay as they are.
 template <Dtype DTYPE> inline vf widen(const void *from) {
-    if constexpr (DTYPE == Dtype::f32) return *static_cast<const pairs_of_halves *>(from);
+    if constexpr (DTYPE == Dtype::f32) return *static_cast<const loose_vf *>(from);
     if constexpr (DTYPE == Dtype::bf16) return (vf)(widen_bits(static_cast<const uint16_t *>(from)) << 16);
     if constexpr (DTYPE == Dtype::f16) return widen_f16s(static_cast<const uint16_t *>(from));
 }

@@ -102,7 +102,7 @@ inline void apply_rules(const Call &call, const Place &at, float *s) {
 }
 
 // Dropout's counter function: the row's two words, and whether a cell survives. The same as spec/dropout.py.
-inline uint32_t mix(uint32_t x) {
+inline uint32_t scramble(uint32_t x) {
     x ^= x >> 16;
     x *= 0x21F0AAADu;
     x ^= x >> 15;
@@ -117,14 +117,14 @@ struct RowWords {
 inline RowWords words_of(const Call &call, const Place &at) {
     uint32_t row = uint32_t(call.seed);
     const int64_t indices[] = {at.b, at.h, at.i};
-    for (const int64_t index : indices) row = mix(row * 0x9E3779B9u + uint32_t(index) + 1u);
-    return {row, mix(row ^ uint32_t(call.seed >> 32))};
+    for (const int64_t index : indices) row = scramble(row * 0x9E3779B9u + uint32_t(index) + 1u);
+    return {row, scramble(row ^ uint32_t(call.seed >> 32))};
 }
 
+// A threshold of 2^32 drops all. In 32 bits, which fill a vector's lanes.
 inline bool survives(const Call &call, RowWords row, int64_t j) {
-    const uint32_t drawn = mix(mix(row.first + uint32_t(j) * 0x9E3779B9u) ^ row.second);
-    return drawn >= uint32_t(call.threshold) &&
-           !(call.threshold >> 32); // 2^32 drops all; 32 bits fill a vector's lanes
+    const uint32_t drawn = scramble(scramble(row.first + uint32_t(j) * 0x9E3779B9u) ^ row.second);
+    return drawn >= uint32_t(call.threshold) && !(call.threshold >> 32);
 }
 
 // Times 1 / (1 - dropout) where a cell survives, 0 where not.

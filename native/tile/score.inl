@@ -127,13 +127,13 @@ template <bool NEAR> inline void fetch(const char *from, int64_t row, int64_t by
 
 template <class Mul, Dtype DTYPE, int R>
 inline void dot_rows(const float *q, int64_t q_row, const char *keys, int64_t row, int64_t width, float scale,
-                     int64_t c0, int64_t c1, int64_t end, const char *ahead, int64_t ahead_bytes, int64_t ahead_row,
-                     float *s) {
+                     int64_t c0, int64_t c1, int64_t end, bool first, const char *ahead, int64_t ahead_bytes,
+                     int64_t ahead_row, float *s) {
     constexpr int COUNT = R == 1 ? LANES : R == 2 ? LANES / 2 : LANES / 4; // R * COUNT sums in a vector
     int64_t c = c0;
     for (; c + COUNT <= end; c += COUNT) {
-        if (ahead) fetch<false>(ahead, ahead_row, ahead_bytes, c, COUNT);
-        if (ahead && c + 3 * COUNT <= end)
+        if (first && ahead) fetch<false>(ahead, ahead_row, ahead_bytes, c, COUNT);
+        if (first && c + 3 * COUNT <= end)
             fetch<true>(keys, row, width * (DTYPE == Dtype::f32 ? 4 : 2), c + 2 * COUNT, COUNT);
         dots<Mul, DTYPE, R, COUNT, true>(q, q_row, keys + c * row, row, width, scale, s + c, COUNT);
     }
@@ -142,7 +142,7 @@ inline void dot_rows(const float *q, int64_t q_row, const char *keys, int64_t ro
         for (int r = 0; r < R; ++r) s[r * LINE + c] = -kInf;
 }
 
-// scores of few rows; meanwhile the values of the same keys are fetched, which are wanted next.
+// scores of few rows; meanwhile the next keys are fetched, and the values of these, which are wanted then.
 template <class Mul, Dtype DTYPE>
 inline void score_in_place(const Call &call, const Rows &rows, int64_t r0, int64_t n, int64_t j0, int64_t count,
                            const Sight &sight, float *scores) {
@@ -158,8 +158,8 @@ inline void score_in_place(const Call &call, const Rows &rows, int64_t r0, int64
         const int64_t ahead_bytes = call.E * size, ahead_row = call.v.row * size;
         switch (n - r) {
 #define HEADWISE_DOTS(R)                                                                                               \
-    dot_rows<Mul, DTYPE, R>(q, rows.q_row, keys, call.k.row * size, width, scale, sight.c0, sight.c1, end, ahead,      \
-                            ahead_bytes, ahead_row, s);                                                                \
+    dot_rows<Mul, DTYPE, R>(q, rows.q_row, keys, call.k.row * size, width, scale, sight.c0, sight.c1, end, r == 0,     \
+                            ahead, ahead_bytes, ahead_row, s);                                                         \
     r += R;                                                                                                            \
     break;
         case 1:
@@ -172,9 +172,12 @@ inline void score_in_place(const Call &call, const Rows &rows, int64_t r0, int64
             HEADWISE_DOTS(4)
 #undef HEADWISE_DOTS
         }
-        ahead = nullptr;
     }
 }
+
+// Whether the rows of a key/value head are so few. Scores made this way have other bits than those of packed keys, so
+// whoever makes scores again asks here first.
+inline bool is_few(const Call &call, int64_t kv) { return (call.first[kv + 1] - call.first[kv]) * call.T <= FEW; }
 
 inline void score_few(const Call &call, const Rows &rows, int64_t r0, int64_t n, int64_t j0, int64_t count,
                       const Sight &sight, float *scores) {

@@ -1,8 +1,8 @@
-// The online softmax of one row, and what is left of a row at its end.
+// The online softmax of a tile's rows, and what is left of a row at its end.
 
 // A row while its keys are coming in: sums are relative to `largest`.
 struct Running {
-    float largest; // of the scores; NaN once +inf and NaN met
+    float largest; // of the scores; may be NaN once a score was
     float total;   // sum of exp(s - largest)
     float spread;  // sum of exp(s - largest) * (largest - s), for the entropy
 };

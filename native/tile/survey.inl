@@ -95,10 +95,10 @@ inline SurveyRoom survey_room(const Call &call, const Survey &survey, int64_t ro
     return w;
 }
 
-// Queries of each head that are worked on in one pass: whole tiles, and not too many for the scores that are kept.
+// Queries of each head that are worked on in one pass, and not too many for the scores that are kept.
 inline int64_t pass_rows(const Call &call, const Survey &survey, int64_t slots) {
     const Span blocks = blocks_of(call, survey);
-    int64_t most = 10 * TILE / slots;
+    int64_t most = kPassTiles * TILE / slots;
     if (!survey.known && most * slots * (blocks.hi - blocks.lo) > kKept)
         most = kKept / (slots * (blocks.hi - blocks.lo)) / TILE * TILE;
     most = most > 1 ? most : 1;
@@ -136,8 +136,6 @@ inline int64_t fact_of(const Survey &survey, const Rows &rows, int64_t r) {
     const Frame &frame = survey.frame;
     return answer_of(survey, rows.b, rows.head[r]) * (frame.row1 - frame.row0) + rows.query[r] - frame.row0;
 }
-
-inline bool is_few(const Call &call, int64_t kv) { return (call.first[kv + 1] - call.first[kv]) * call.T <= FEW; }
 
 // Forward over the rows of a pass: their facts, their output where it is wanted, and their scores, kept.
 inline void find_rows(const Call &call, const Survey &survey, bool several, ForwardRoom &w) {
@@ -218,7 +216,7 @@ inline void weigh_tile(SurveyRoom &w, Shown &tile, const float *scores, int64_t 
     }
 }
 
-// Hides what of a tile's p lies outside of the frame's keys.
+// Hides what of a tile's p lies outside of the frame's keys; false where all of it does.
 inline bool clip(const Survey &survey, Shown &tile, float *p) {
     const Span inside = meet({survey.frame.key0 - tile.j0, survey.frame.key1 - tile.j0}, {tile.c0, tile.c1});
     if (inside.lo >= inside.hi) return false;

@@ -6,7 +6,7 @@
 typedef float vf __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef int32_t vi __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef uint32_t vu __attribute__((vector_size(LANES * 4), aligned(4), may_alias)); // where sums may overflow
-typedef float pairs_of_halves __attribute__((vector_size(LANES * 4), aligned(2), may_alias));
+typedef float loose_vf __attribute__((vector_size(LANES * 4), aligned(2), may_alias));
 
 constexpr float kInf = __builtin_inff();
 
@@ -16,25 +16,10 @@ inline vf splat(float x) { return x - vf{}; }
 
 inline vi splat_bits(int32_t x) { return x - vi{}; }
 
-inline vf load_first(const float *at, int64_t n) { // the first n lanes, the others 0; reads nothing behind them
-    vf x = {};
-    for (int64_t lane = 0; lane < n; ++lane) x[lane] = at[lane];
-    return x;
-}
-
 inline float sum_of(vf x) {
     float part[LANES];
     store(part, x);
     for (int width = LANES / 2; width; width /= 2)
         for (int lane = 0; lane < width; ++lane) part[lane] += part[lane + width];
-    return part[0];
-}
-
-inline float largest_of(vf x) {
-    float part[LANES];
-    store(part, x);
-    for (int width = LANES / 2; width; width /= 2)
-        for (int lane = 0; lane < width; ++lane)
-            part[lane] = part[lane] > part[lane + width] ? part[lane] : part[lane + width];
     return part[0];
 }

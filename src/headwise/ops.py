@@ -15,7 +15,7 @@ from headwise.border import obstacle, traced
 from headwise.errors import UnsupportedError, sentence
 from headwise.gradients import computed, detached
 from headwise.pattern import Pattern, answer
-from headwise.plan import Plan, check_gate, make_plan
+from headwise.plan import Plan, check_devices, check_gate, make_plan
 from headwise.products import as_given
 from headwise.spec import AttentionSpec, Causal, Mask, Rules, Window
 from headwise.spec.checks import FAR
@@ -106,7 +106,8 @@ def attention(
         sinks: float [H], one extra logit a row, in the softmax's denominator only.
         dropout: probability to drop a cell after the softmax; explicit, so a module passes 0 in eval.
         gate: float [H], [B, H] or [B, H, T], scales a head's output; 0 gives exactly 0.
-        backend: "reference", "blocked", "sdpa" or a backend object; None = the first that does not refuse.
+        backend: "native", "sdpa", "blocked", "reference" or a backend object; None = the first of these that does not
+                refuse.
 
     Returns:
         [B, H, T, E] in the operands' dtype. A query that may attend to nothing gives 0, with gradient 0.
@@ -309,6 +310,7 @@ def _followed(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: Bac
         return torch.compiler.disable(_attention)(q, k, v, spec, backend)
     if why:
         raise UnsupportedError(_not_followed(why))
+    check_devices("attention", q, k, v)
     if spec.gate is not None:
         check_gate("attention", q, k, v, spec.gate)
     out, _ = traced(q, k, v, spec, backend)  # type: ignore[arg-type]  # a backend that is no name is an obstacle

@@ -15,7 +15,7 @@ from torch import Tensor
 from headwise.errors import HeadwiseError, ShapeError, SpecError, axes, sentence
 from headwise.observers import Observer, named
 from headwise.spec import AttentionSpec, Cells, Geometry, Intervals, Mask, Rules, ScoreRule
-from headwise.spec.checks import FAR, is_integer
+from headwise.spec.checks import FAR, is_integer, of_class
 from headwise.spec.dropout import draw_seed
 from headwise.spec.pieces import Piece, pieces_of
 from headwise.tracing import number, readable
@@ -273,7 +273,7 @@ def _kv_heads(call: _Call, given: Any, H: int, Hk: int) -> tuple[int, ...]:
             raise call.error(ShapeError, what, "the key heads must divide the query heads", todo)
         return tuple(h // (H // Hk) for h in range(H))
     try:
-        heads = tuple(operator.index(n) for n in given)
+        heads = tuple(operator.index(None if isinstance(n, bool) else n) for n in given)  # type: ignore[arg-type]
     except TypeError:
         raise call.error(SpecError, f"kv_heads is {given!r}", f"it is a list of H={H} ints") from None
     if len(heads) != H or not all(0 <= n < Hk for n in heads):
@@ -286,8 +286,10 @@ def _scores(call: _Call, given: Any) -> tuple[Rules, ...]:
     rules = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
     wrong = [given] if rules is None else [rule for rule in rules if not isinstance(rule, Rules)]
     if wrong:
-        what = f"scores {'is' if rules is None else 'holds'} {wrong[0]!r}"
-        raise call.error(SpecError, what, "scores is a sequence of score rules", "Write scores=(hw.SoftCap(30.0),).")
+        shown = f"scores {'is' if rules is None else 'holds'} {wrong[0]!r}"
+        what, made = of_class(wrong[0], Rules, "score rule") or (shown, "")
+        todo = f"Write scores=({made or 'hw.SoftCap(30.0)'},)."
+        raise call.error(SpecError, what, "scores is a sequence of score rules", todo)
     return rules or ()
 
 
@@ -305,7 +307,7 @@ def _q_start(call: _Call, given: Any, B: int, T: int, S: int) -> int | Tensor:
         raise call.error(SpecError, shown, f"q_start is an int or an integer tensor [B={B}]")
     if given.dim() == 0:
         return _q_start(call, int(given), B, T, S)
-    if given.device.type == "cpu" and given.numel() and readable(given) and int(given.abs().max()) > FAR:
+    if given.device.type == "cpu" and readable(given) and bool(((given > FAR) | (given < -FAR)).any()):
         raise call.error(SpecError, f"q_start is {given.tolist()}", f"a position lies between -{FAR} and {FAR}")
     if given.device != call.q.device:
         raise call.error(ShapeError, f"q_start is on {given.device}, q on {call.q.device}", _ONE_DEVICE)
@@ -316,19 +318,24 @@ def _q_start(call: _Call, given: Any, B: int, T: int, S: int) -> int | Tensor:
 def _scale(call: _Call, given: Any, D: int) -> float:
     if given is None:
         return 1.0 / math.sqrt(D)
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not math.isfinite(given):
+    try:
+        scale = float(given) if isinstance(given, (int, float)) and not isinstance(given, bool) else math.nan
+    except OverflowError:  # an int beyond all floats
+        scale = math.inf
+    if not math.isfinite(scale):
         raise call.error(SpecError, f"scale is {given!r}", "it is a finite number, or None for 1/sqrt(D)")
-    return float(given)
+    return scale
 
 
 def _check_options(call: _Call, spec: AttentionSpec, geometry: Geometry) -> None:
     if spec.mask is not None and not isinstance(spec.mask, Mask):
         shown = f"a {spec.mask.dtype} tensor" if isinstance(spec.mask, Tensor) else repr(spec.mask)
+        what, made = of_class(spec.mask, Mask, "mask") or (f"mask is {shown}", "")
         todo = (
             "Wrap a bool keep-mask (True = may attend) in hw.Dense(keep); a float mask that is added goes in"
             " scores=(hw.Bias(tensor),)."
         )
-        raise call.error(SpecError, f"mask is {shown}", "a mask is one of headwise's masks", todo)
+        raise call.error(SpecError, what, "a mask is one of headwise's masks", f"Write {made}." if made else todo)
     if isinstance(spec.dropout, bool) or not isinstance(spec.dropout, (int, float)) or not 0 <= spec.dropout < 1:
         raise call.error(SpecError, f"dropout is {spec.dropout!r}", "it is a probability, 0 or more and below 1")
     B, H, T = geometry.B, geometry.H, geometry.T
@@ -345,6 +352,13 @@ def _check_options(call: _Call, spec: AttentionSpec, geometry: Geometry) -> None
         spec.mask.check(geometry)
     for rule in spec.scores:
         rule.check(geometry)
+
+
+def check_devices(who: str, q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Checks where operands live, for a call whose numbers torch does not look at."""
+    for name, x in (("k", k), ("v", v)):
+        if x.device != q.device:
+            raise _Call(who, q, k, v).error(ShapeError, f"{name} is on {x.device}, q on {q.device}", _ONE_DEVICE)
 
 
 def check_gate(who: str, q: Tensor, k: Tensor, v: Tensor, gate: Any) -> None:

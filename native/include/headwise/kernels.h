@@ -40,7 +40,7 @@ struct Kernels {
     int64_t tile_rows; // rows that are worked on together
     int64_t item_rows; // most rows of an item
     int64_t key_block; // keys are taken in blocks that begin at multiples of this
-    int64_t few_rows;  // up to so many rows a key/value head, keys are read in place, and split
+    int64_t few_rows;  // up to so many rows a key/value head, keys are read in place
 
     // Bytes of scratch that an item of so many rows needs, 64-byte aligned.
     int64_t (*forward_scratch)(const Call &call, int64_t rows);

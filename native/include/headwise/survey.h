@@ -23,6 +23,7 @@ enum class QuestionKind : int32_t {
 };
 
 constexpr int64_t kKept = 1 << 20; // scores that are kept on the way from facts to answers, for each thread
+constexpr int64_t kPassTiles = 10; // tiles of rows that one pass over the keys serves
 constexpr int64_t kPadded = 16;    // what is read along the keys is padded to a multiple of this, a vector of any set
 
 struct Question {

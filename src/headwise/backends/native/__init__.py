@@ -100,11 +100,14 @@ def quick(
         return None
     if q.is_neg() or k.is_neg() or v.is_neg() or forward_ad._current_level >= 0:
         return None
+    addresses = q.data_ptr(), k.data_ptr(), v.data_ptr()
+    if 0 in addresses:  # zeros that torch has no memory for
+        return None
     out = _blank_out(q, B, H, T, E)
     call = kernels.Call(
-        (q.data_ptr(), q0, q1, q2, kind),
-        (k.data_ptr(), k0, k1, k2, kind),
-        (v.data_ptr(), v0, v1, v2, kind),
+        (addresses[0], q0, q1, q2, kind),
+        (addresses[1], k0, k1, k2, kind),
+        (addresses[2], v0, v1, v2, kind),
         (B, H, Hk, T, S, D, E),
         scale,
         [start],

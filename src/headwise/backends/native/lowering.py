@@ -101,8 +101,8 @@ def numbers(x: Tensor) -> tuple[int, int, int, int, int]:
 
 
 def _resolved(x: Tensor, held: list[Tensor]) -> Tensor:
-    """A tensor whose numbers are those at its address: of some torch only remembers that they are to be negated."""
-    x = x.resolve_neg()
+    """A tensor whose numbers are those at its address: of some torch only remembers that they are negated, or zeros."""
+    x = torch.zeros_like(x) if x._is_zerotensor() else x.resolve_neg()
     held.append(x)
     return x
 

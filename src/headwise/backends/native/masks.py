@@ -28,7 +28,7 @@ def mask_refusal(plan: Plan) -> str | None:
     if mask is None:
         return None
     for part in mask.parts():
-        if type(part) not in _KNOWN and not part.intervals(plan.geometry).exact:
+        if type(part) not in _KNOWN and not _tabled(part.intervals(plan.geometry)):
             return f"only Python knows which cells a {type(part).__name__} keeps"
     nodes, depth = _room(mask)
     if (nodes > MAX_NODES or depth > MAX_DEPTH) and not plan.intervals.exact:
