@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 # The real models come out of installed packages; nothing may ask the network for them.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -11,3 +13,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # The package whole and first: pytest would otherwise import a module that is given by its path a second time, and a
 # ShapeError of the one copy is not caught by the other's.
 import headwise  # noqa: F401
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """An example runs as a reader pastes it, in a fresh namespace, and not beside what its module imports."""
+    if isinstance(item, pytest.DoctestItem):
+        item.dtest.globs = {"__name__": "__main__"}

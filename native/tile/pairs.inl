@@ -1,9 +1,9 @@
 // Two bf16 numbers in the place of one float: a step of a product then does two multiply-adds.
 //
-// Instruction sets with the dot product of pairs define HEADWISE_PAIRS, dot_pairs and pair_up; for the others these are
-// definitions of what they do, used where HEADWISE_PAIRS_IN_SOFTWARE asks for them, to test the way pairs go.
+// Instruction sets with the dot product of pairs define HEADWISE_PAIRS, dot_pairs and pair_up. For the others these are
+// definitions of what they do, which no call reaches.
 
-#if defined(HEADWISE_PAIRS) || defined(HEADWISE_PAIRS_IN_SOFTWARE)
+#if defined(HEADWISE_PAIRS)
 constexpr bool PAIRS = true;
 #else
 constexpr bool PAIRS = false;

@@ -85,6 +85,7 @@ def sentence(who: str, what: str, rule: str = "", shapes: str = "", todo: str = 
     """Builds an error message: ``who: what; rule. shapes. todo``.
 
     Example:
+        >>> from headwise.errors import sentence
         >>> sentence(
         ...     "Map", "height is 0", "height and width count cells, so both are at least 1", todo="Use 64."
         ... )
@@ -102,6 +103,7 @@ def axes(name: str, value: Any, letters: str) -> str:
 
     Example:
         >>> import torch
+        >>> from headwise.errors import axes
         >>> axes("q", torch.zeros(2, 8, 128, 64), "B H T D")
         'q [B=2,H=8,T=128,D=64]'
         >>> axes("q", torch.zeros(2, 8), "B H T D")

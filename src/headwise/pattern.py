@@ -13,6 +13,7 @@ from torch import Tensor
 from headwise.backends import Reference, RowFacts, survey
 from headwise.errors import HeadwiseError, SpecError, UnsupportedError, sentence
 from headwise.observers import (
+    Answered,
     Crop,
     Entropy,
     Frame,
@@ -52,26 +53,26 @@ def answer(
     batch: slice | None = None,
     heads: slice | None = None,
     rows: slice | None = None,
-) -> dict[str, Any]:
+) -> Answered:
     """Answers the plan's observers about a part of its pattern (None = all of it).
 
     With ``definition`` the answers come from the reference's whole pattern, else from tiles: the native kernels' where
     they know the question, unless ``portable``. ``entropy`` is that of the rows, if a forward pass left it.
     """
     if not plan.observers:
-        return {}
+        return Answered()
     g = plan.geometry
     batch = slice(0, g.B) if batch is None else batch
     heads = slice(0, g.H) if heads is None else heads
     if definition:
         with as_given(g.device):
-            return _defined(plan)
+            return Answered(_defined(plan))
     if rows is None:
         rows = _hull([o.rows(g) if isinstance(o, Observer) else slice(0, g.T) for o in plan.observers.values()])
     keys = _hull([o.keys(g) if isinstance(o, Observer) else slice(0, g.S) for o in plan.observers.values()])
     with as_given(g.device):
         frame = Frame(g, batch, heads, rows, keys, plan.dtype)
-        return survey(plan, facts, frame, plan.observers, entropy=entropy, portable=portable)
+        return Answered(survey(plan, facts, frame, plan.observers, entropy=entropy, portable=portable))
 
 
 def _hull(parts: list[slice]) -> slice:

@@ -307,11 +307,11 @@ def _q_start(call: _Call, given: Any, B: int, T: int, S: int) -> int | Tensor:
         raise call.error(SpecError, shown, f"q_start is an int or an integer tensor [B={B}]")
     if given.dim() == 0:
         return _q_start(call, int(given), B, T, S)
-    if given.device.type == "cpu" and readable(given) and bool(((given > FAR) | (given < -FAR)).any()):
+    starts: Tensor = given.to(torch.int64)
+    if given.device.type == "cpu" and readable(given) and bool(((starts > FAR) | (starts < -FAR)).any()):
         raise call.error(SpecError, f"q_start is {given.tolist()}", f"a position lies between -{FAR} and {FAR}")
     if given.device != call.q.device:
         raise call.error(ShapeError, f"q_start is on {given.device}, q on {call.q.device}", _ONE_DEVICE)
-    starts: Tensor = given.to(torch.int64)
     return starts
 
 

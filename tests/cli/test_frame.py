@@ -44,6 +44,10 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"  {name} " in out
 
 
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--version", capsys=capsys) == (0, f"headwise {hw.__version__}\n", "")
+
+
 def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = call("lokk", capsys=capsys)
     assert (code, out) == (2, "")

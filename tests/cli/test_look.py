@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import re
@@ -17,10 +18,13 @@ import pytest
 import tokenizers
 import torch
 import transformers
+from rich.console import Console
 
 import headwise as hw
 from headwise.cli import main
-from headwise.cli.look import prose
+from headwise.cli._report import print_grid
+from headwise.cli.look import _beginning, prose
+from headwise.heads import Head
 
 TEXT = "The cat sat on the mat, and the cat slept. The dog sat on the mat, and the dog slept, too."
 
@@ -79,7 +83,10 @@ def test_a_decoder(
     out, err = capsys.readouterr()
     assert err == ""
     assert "\x1b" not in out  # a pipe gets no colours
-    assert "2 layers, 8 heads, 30 tokens of the text given: “The cat sat on the mat" in out.replace("\n", " ")
+    said = "2 layers, 8 heads, 30 tokens of the text given: “The cat sat on the mat, and the cat slept. The d …”"
+    assert said in out.replace("\n", " ")
+    assert "a letter clears its margin over chance" in out
+    assert "block" not in out
     assert max(map(len, out.splitlines())) <= 80
     assert re.search(r"plain forward \(sdpa\) +\d+\.\d\d s", out)
     assert re.search(r"every head watched +\d+\.\d\d s.*times the plain forward", out)
@@ -106,8 +113,70 @@ def test_a_kind_that_few_tokens_could_show_is_marked(
     out = capsys.readouterr().out
     assert re.search(r"^(induction|duplicate token) \*", out, flags=re.MULTILINE)
     assert "* fewer than 8 tokens of this text could show it" in out
+    data = carried(tmp_path / "a.html")
+    assert data["too_few"] in out
+    starred = re.findall(r"^([\w -]+) \*", out, flags=re.MULTILINE)
+    titles = {kind["name"]: kind["title"] for kind in data["kinds"]}
+    for head in data["heads"]:
+        assert [titles[name] for name in head["few"]] == starred
+        assert head["kind"] not in head["few"]
     assert run(str(decoder), "--text", TEXT * 3, "--tokens", "60", "--html", str(tmp_path / "a.html")) == 0
     assert "* fewer than" not in capsys.readouterr().out
+    assert not any(head["few"] for head in carried(tmp_path / "a.html")["heads"])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("one two three one", "one two three one"),
+        ("  one two\nthree one\n\n", "one two three one"),
+        ("a" * 48, "a" * 48),
+        ("a" * 49, "a" * 48 + " …"),
+        ("one" + " " * 1000 + "two", "one …"),
+    ],
+)
+def test_an_ellipsis_stands_where_the_text_goes_on(text: str, shown: str) -> None:
+    assert _beginning(text) == shown
+
+
+def test_the_page_has_the_terminals_beginning(
+    decoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(str(decoder), "--text", "one two three", "--html", str(tmp_path / "a.html")) == 0
+    assert carried(tmp_path / "a.html")["subtitle"].endswith("of the text given: “one two three”")
+    assert "“one two three”" in capsys.readouterr().out
+
+
+def grid(columns: int, width: int = 80, kind: str = "induction", score: float = 0.15, **more: Any) -> str:
+    """What the terminal's grid of one layer looks like."""
+    chance = {"induction": 0.0, "broad": 1.0}
+    heads = [Head(0, n, "", kind, {kind: score}, chance, {kind: 0.0}, 1.0) for n in range(columns)]
+    out = io.StringIO()
+    print_grid(Console(file=out, width=width, highlight=False, **more), heads)
+    return out.getvalue()
+
+
+def test_the_numbers_of_the_heads_can_be_read() -> None:
+    lines = grid(12).splitlines()
+    assert lines[0].startswith("layer 0 1 2 3 4 5 6 7 8 9 10 11 ")
+    assert lines[1].startswith("    0 I I I I I I I I I I I  I ")
+    lines = grid(32).splitlines()  # too many for a row
+    tens, units = lines[0][6:].split("what")[0], lines[1].removeprefix("layer ")
+    assert [a.strip() + b for a, b in zip(tens[::2], units[::2], strict=False)][:32] == [str(n) for n in range(32)]
+    lines = grid(64).splitlines()
+    assert (lines[0][6 + 63], lines[1][6 + 63]) == ("6", "3")
+    assert all(len(line) <= 80 for columns in (9, 12, 16, 32, 64) for line in grid(columns).splitlines())
+
+
+def test_the_legend_says_what_is_drawn() -> None:
+    coloured = {"force_terminal": True, "color_system": "truecolor", "_environ": {}}
+    letter, block = "a letter clears its margin over chance", "a block clears it twice over"
+    strong, weak = {"score": 0.3}, {"score": 0.15}
+    assert letter in grid(4, **coloured, **strong) and block in grid(4, **coloured, **strong)
+    assert letter in grid(4, **coloured, **weak) and block not in grid(4, **coloured, **weak)
+    for plain in ({}, {**coloured, "no_color": True}):
+        assert letter in grid(4, **plain, **strong) and block not in grid(4, **plain, **strong)
+    assert "clears" not in grid(4, kind="mixed")
 
 
 def test_an_encoder_has_next_tokens_and_separators(

@@ -128,7 +128,22 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a bool tensor as a mask": ({"mask": torch.ones(3, 5).bool()}, r"mask is a torch\.bool tensor.*hw\.Dense\(keep\)"),
     "True as a mask": ({"mask": True}, r"mask is True; a mask is one of headwise's masks"),
-    "a class as a mask": ({"mask": hw.Causal}, r"mask is .*Causal.*; a mask is one of headwise's masks"),
+    "a class as a mask": (
+        {"mask": hw.Causal},
+        r"attend: the class Causal is no mask; a mask is one of headwise's masks\..*Write Causal\(\)\.$",
+    ),
+    "a class that needs arguments": ({"mask": hw.Dense}, r"the class Dense is no mask; .*Write Dense\(\.\.\.\)\.$"),
+    "a class of something else": ({"mask": int}, r"the class int is no mask; .*hw\.Dense\(keep\)"),
+    "a word as a mask": ({"mask": "causal"}, r"mask is 'causal'; a mask is one of headwise's masks.*hw\.Dense\(keep\)"),
+    "a rule's class alone": (
+        {"scores": hw.SoftCap},
+        r"the class SoftCap is no score rule; .*Write scores=\(SoftCap\(\.\.\.\),\)\.$",
+    ),
+    "a class among the rules": ({"scores": [hw.Alibi]}, r"the class Alibi is no score rule; .*scores=\(Alibi\("),
+    "a mask's class among the rules": (
+        {"scores": [hw.Causal]},
+        r"the class Causal is no score rule; .*\(hw\.SoftCap\(",
+    ),
     "a rule alone": (
         {"scores": hw.SoftCap(3.0)},
         r"scores is SoftCap.*; scores is a sequence of score rules\. .*Write scores=\(",
@@ -155,6 +170,7 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "a backend's class": ({"backend": hw.Pattern}, r"backend is .*Pattern.*; a backend is a name or an object"),
     "an unknown observer": ({"observe": ["entropy"]}, r"observe: 'entropy' is no observer; .*hw\.Entropy\(\)"),
     "an observer's class": ({"observe": [hw.Entropy]}, r"observe: the class Entropy is no observer.*Write Entropy\(\)"),
+    "the class of an observer with arguments": ({"observe": [hw.TopKeys]}, r"Write TopKeys\(\.\.\.\)\."),
     "a name as observe": ({"observe": "entropy"}, r"'entropy' is no observer"),
     "two of a name": (
         {"observe": [hw.TopKeys(1), hw.TopKeys(2)]},
@@ -216,6 +232,11 @@ BAD_MAKING: dict[str, tuple[Any, str]] = {
         lambda: hw.Causal() & torch.ones(3),
         r"mask: & got a Tensor; masks combine with masks\. Wrap",
     ),
+    "a mask and a class": (
+        lambda: hw.Window(2) & hw.Causal,
+        r"mask: the class Causal is no mask; masks combine with masks\. Write Causal\(\)\.",
+    ),
+    "a class and a mask": (lambda: hw.Dense | hw.Causal(), r"the class Dense is no mask; .*Write Dense\(\.\.\.\)\."),
     "a mask or None": (lambda: hw.Causal() | None, r"mask: \| got a NoneType"),
     "cap": (lambda: hw.SoftCap(0), r"SoftCap: cap is 0; it is a number above 0 and at most 1e30"),
     "integer slopes": (
@@ -286,6 +307,22 @@ def test_backends_that_do_not_exist_yet(name: str) -> None:
     with pytest.raises(hw.UnavailableError, match=f"attend: backend '{name}' is not available; .*{name}") as error:
         call(backend=name)
     assert isinstance(error.value, ImportError)
+
+
+def test_an_answer_nobody_asked_for() -> None:
+    listed = r"^observe: nothing is named 'entrop'; a key is an observer, entropy, top_keys\.$"
+    asked = [hw.Entropy(), hw.TopKeys(1)]
+    for backend in (None, "reference", "blocked"):
+        seen = call(observe=asked, backend=backend).seen
+        for kind in (hw.SpecError, KeyError):
+            with pytest.raises(kind, match=listed):
+                seen["entrop"]
+        assert "entrop" not in seen
+        assert seen.get("entrop") is None
+    with pytest.raises(hw.SpecError, match=listed):
+        hw.Pattern(Q, K).ask(*asked)["entrop"]
+    with pytest.raises(hw.SpecError, match=r"no observer was given\. Write observe=\[hw\.Entropy\(\)\]"):
+        call().seen["entropy"]
 
 
 def test_a_refusal_is_not_implemented_and_keeps_its_reason() -> None:

@@ -202,6 +202,9 @@ def test_kinds_claim_heads_in_the_order_that_is_documented() -> None:
     unsure = dict.fromkeys(even, 0.1)
     assert kind_of({**even, "induction": 0.3, "broad": 0.5}, even, unsure) == "mixed"
     assert kind_of({**even, "induction": 0.4, "broad": 0.5}, even, unsure) == "induction"
+    few = dict.fromkeys(even, float("inf"))
+    assert kind_of({**even, "induction": 1.0}, even, few) == "mixed"
+    assert kind_of(even, even, {**few, "broad": 0.1}) == "broad"
     assert lift(1.0, 0.3) == 1
     assert lift(1.0, 1.0) == 0
 

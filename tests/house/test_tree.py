@@ -5,12 +5,16 @@ from __future__ import annotations
 import doctest
 import importlib.metadata
 import inspect
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import headwise as hw
+from headwise.backends import TABLE
 
 REPO = Path(__file__).resolve().parents[2]
 ROOT = REPO / "src" / "headwise"
@@ -95,6 +99,32 @@ def test_public_names_are_explained_with_an_example(name: str) -> None:
     assert text, f"headwise.{name} has no docstring"
     assert len(text.splitlines()[0]) > 10
     assert doctest.DocTestParser().get_examples(text), f"the docstring of headwise.{name} has no example"
+
+
+def test_examples_run_in_a_fresh_namespace(tmp_path: Path) -> None:
+    page = tmp_path / "page.py"
+    page.write_text('def one():\n    """One.\n\n    >>> one()\n    1\n    """\n    return 1\n')
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "conftest", "-c", str(REPO / "pyproject.toml"), str(page)]
+    done = subprocess.run(words, cwd=REPO, capture_output=True, text=True, check=False)
+    assert "NameError: name 'one' is not defined" in done.stdout
+    page.write_text(page.read_text().replace(">>> one()", ">>> from page import one\n    >>> one()"))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, cwd=REPO, capture_output=True, text=True, check=False, env=environment)
+    assert "1 passed" in done.stdout
+
+
+def test_the_backends_are_named_in_their_order() -> None:
+    line = re.sub(r"\s+", " ", (hw.attention.__doc__ or "").split("backend: ")[1])
+    named = re.findall(r'"(\w+)"', line.partition(" or ")[0])
+    assert named == ["native", *(backend.name for backend in TABLE if backend.name != "native")]
+
+
+def test_advice_to_install_headwise_is_advice_that_works() -> None:
+    """The package is on no index: it is installed out of its source tree."""
+    files = [REPO / "pyproject.toml", *(path for path in CODE if path.is_relative_to(ROOT))]
+    advice = [line for path in files for line in path.read_text().splitlines() if "pip install" in line]
+    assert len(advice) >= 4
+    assert not [line for line in advice if re.search(r"pip install[^.]*\bheadwise\b", line)]
 
 
 def test_typed_marker_is_shipped() -> None:

@@ -422,5 +422,22 @@ def test_bad_heads_and_keys(zoo: Any) -> None:
         zoo.result(model, batch)
         with pytest.raises(SpecError, match=r"nothing is named 'received'; a key is an observer, entropy, or a site"):
             seen["received"]
+        with pytest.raises(SpecError, match=r"nothing is named 'received'; a key is an observer, entropy\."):
+            seen[0]["received"]
     assert list(seen) == ["entropy"]
     assert len(seen) == 1
+
+
+def test_answers_are_shown_by_their_names(zoo: Any) -> None:
+    model, batch = zoo.model("llama"), zoo.batch("llama")
+    with hw.observe(model, hw.Entropy(), hw.TopKeys(2)) as seen:
+        assert repr(seen) == "Seen(0 sites: none; 0 calls; answers: entropy, top_keys)"
+        zoo.result(model, batch)
+        sites = "2 sites: model.layers.0.self_attn, model.layers.1.self_attn"
+        assert repr(seen) == f"Seen({sites}; 1 call; answers: entropy, top_keys)"
+        assert repr(seen.calls) == f"[Answers({sites}; answers: entropy, top_keys)]"
+        zoo.result(model, batch)
+        assert repr(seen) == f"Seen({sites}; 2 calls; answers: entropy, top_keys)"
+    with hw.observe(model, hw.Entropy(), sites=[1], reduce="mean") as means:
+        zoo.result(model, batch)
+    assert repr(means) == "Seen(1 site: model.layers.1.self_attn; means over 1 call; answers: entropy)"

@@ -1,4 +1,4 @@
-"""Few rows a head: backward made scores in another order of sums than forward had, and their rows did not add up to 1."""
+"""Few rows a head: backward made scores in another order of sums than forward had, and p did not add up to 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call with one operand on meta gave the numbers of memory that nobody wrote; torch's zeros without memory crashed."""
+"""One operand on meta, and a call gave numbers of memory that nobody wrote; zeros without memory crashed it."""
 
 from __future__ import annotations
 

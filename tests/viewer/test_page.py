@@ -183,6 +183,42 @@ def test_the_size_is_bounded_whatever_the_length(tokens: int, layers: int, heads
     assert len(html) < 4 / 3 * (MAP_BYTES + TOP_BYTES + 4 * 97 * layers * heads) + 250 * layers * heads + text + 60_000
 
 
+def test_a_score_that_few_tokens_could_show_is_said_and_opens_nothing() -> None:
+    shape = layout(T, 8)
+    reading = random_reading(2, 4, shape)
+    high = {**reading.heads[3].scores, "induction": 0.9, "duplicate_token": 0.9}
+    chance = dict.fromkeys(high, 0.0)
+    inf = float("inf")
+    unsure = Head(0, 3, "", "mixed", high, chance, {**chance, "induction": inf, "duplicate_token": inf}, 1.0)
+    sure = Head(1, 1, "", "mixed", {**high, "induction": 0.3, "duplicate_token": 0.0}, chance, chance, 1.0)
+    heads = [{3: unsure, 5: sure}.get(n, head) for n, head in enumerate(reading.heads)]
+    data = carried(page(Reading(tuple(heads), {}, True, reading.seen), shape, TOKENS, title="x"))
+    assert [head["few"] for head in data["heads"]] == [[]] * 3 + [["induction", "duplicate_token"]] + [[]] * 4
+    assert data["too_few"] == "* fewer than 8 tokens of this text could show it: too few to call a head by it."
+    assert data["open"] == 5
+
+
+@pytest.mark.skipif(BINARY is None, reason="no chromium on this machine (make setup installs it where apt-get is)")
+def test_a_score_that_few_tokens_could_show_is_marked_in_the_page(tmp_path: Path) -> None:
+    shape, place = layout(T, 8), tmp_path / "page.html"
+    _, html = written(tiny(), shape)
+    data = carried(html)
+    shown = """[...document.querySelectorAll('.score')].map((e) =>
+        [e.querySelector('.name').textContent, e.querySelector('i').style.background !== ''])"""
+    with Browser() as browser:
+        for few in (["local"], []):
+            for head in data["heads"]:
+                head["few"] = few
+            text = json.dumps(data).replace("<", "\\u003c")
+            place.write_text(re.sub(r'(id="data">).*?(</script>)', lambda m, text=text: m[1] + text + m[2], html))
+            browser.open(place)
+            rows = browser.run(shown)
+            assert [name for name, filled in rows if not filled] == [f"{name} *" for name in few]
+            assert [name for name, filled in rows if "*" in name] == [f"{name} *" for name in few]
+            assert (data["too_few"] in browser.run("document.getElementById('scores').textContent")) == bool(few)
+        assert browser.complaints() == []
+
+
 def test_a_page_of_another_text_is_refused() -> None:
     shape = layout(T, 8)
     reading = score_heads(tiny(), IDS, observe=shape.observers())

@@ -39,8 +39,8 @@ try:
 except ImportError as error:  # installed where there was no compiler
     RESERVED["native"] = (
         f"the native CPU kernels are not here ({error}); with a C++17 compiler and Python's headers,"
-        " HEADWISE_REQUIRE_NATIVE=1 pip install --force-reinstall --no-deps --no-cache-dir headwise builds them or says"
-        " why it cannot"
+        " HEADWISE_REQUIRE_NATIVE=1 pip install --force-reinstall --no-deps --no-cache-dir . in a checkout of headwise"
+        " builds them or says why it cannot"
     )
     _NATIVE: tuple[Backend, ...] = ()
 

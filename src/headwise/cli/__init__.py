@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from headwise.errors import HeadwiseError, UnavailableError, sentence
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import typer
 
 __all__ = ["commands", "main"]
+
+_INSTALL = "In a checkout of headwise run: pip install '.[cli]'"
 
 _HELP = """See what the attention heads of a model do. Each command has --help.
 
@@ -27,6 +29,7 @@ def commands() -> list[str]:
     """The subcommands: every file of this folder holds one, a function of the file's own name.
 
     Example:
+        >>> from headwise.cli import commands
         >>> "info" in commands()
         True
     """
@@ -44,12 +47,25 @@ def _app(wanted: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    # Without this a program of one command would drop the command's name.
-    app.callback()(lambda: None)
+    option = typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+
+    # Without a callback a program of one command would drop the command's name, too.
+    def shared(version: bool = False) -> None: ...
+
+    shared.__annotations__["version"] = Annotated[bool, option]
+    app.callback()(shared)
     for name in wanted:
         module = importlib.import_module(f"headwise.cli.{name}")
         app.command(name)(getattr(module, name))
     return app
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from headwise import __version__
+
+        print(f"headwise {__version__}")
+        raise SystemExit(0)
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -62,6 +78,7 @@ def main(args: Sequence[str] | None = None) -> None:
         SystemExit: always.
 
     Example:
+        >>> from headwise.cli import main
         >>> main(["info", "--help"])
         Traceback (most recent call last):
         SystemExit: 0
@@ -73,7 +90,7 @@ def main(args: Sequence[str] | None = None) -> None:
             import typer  # noqa: F401
         except ImportError as missing:
             what = f"the command line needs {missing.name}, which is not installed"
-            raise UnavailableError(sentence("headwise", what, todo="Run: pip install 'headwise[cli]'")) from missing
+            raise UnavailableError(sentence("headwise", what, todo=_INSTALL)) from missing
         known = commands()
         # Only the command that is asked for is imported; its neighbours may need packages that are not there.
         wanted = [words[0]] if words and words[0] in known else known

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headwise.heads import KINDS, MIXED, Head, Kind
-from headwise.heads.scores import FEWEST
-from headwise.viewer.page import COLOURS
+from headwise.viewer.page import COLOURS, TOO_FEW
 
 __all__ = ["print_grid", "print_leading"]
 
@@ -27,8 +25,8 @@ def print_grid(console: Console, heads: Sequence[Head]) -> None:
         console: where to; letters alone say it all, so a pipe loses nothing but colour.
         heads: of the whole model.
     """
-    grid, width = _grid(heads)
-    legend = _legend(heads)
+    grid, width = _grid(heads, console.width)
+    legend = _legend(heads, coloured=console.color_system is not None and not console.no_color)
     if width + _BESIDE <= console.width:
         lines = max(len(grid), len(legend))
         for n in range(lines):
@@ -40,32 +38,43 @@ def print_grid(console: Console, heads: Sequence[Head]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _grid(heads: Sequence[Head]) -> tuple[list[Text], int]:
+def _grid(heads: Sequence[Head], room: int) -> tuple[list[Text], int]:
     """The rows, and how wide they are."""
-    columns = 1 + max(head.head for head in heads)
-    step = 2 if columns <= 32 else 1
+    marks, steps = _header(1 + max(head.head for head in heads), room - 6)
     rows: dict[int, Text] = {}
     for head in heads:
         row = rows.setdefault(head.layer, Text(f"{head.layer:>5} "))
         kind = KINDS.get(head.kind, MIXED)
         row.append(kind.letter, style=_style(kind, head))
-        row.append(" " * (step - 1))
-    marks = Text("layer ")
-    for n in range(columns):
-        marks.append(str(n % 10) if step == 1 or n < 10 else str(n % 100)[-1])
-        marks.append(" " * (step - 1))
-    return [marks.copy(), *rows.values()], 6 + step * columns
+        row.append(" " * (steps[head.head] - 1))
+    labels = [" " * 6] * (len(marks) - 1) + ["layer "]
+    header = [Text(label + mark) for label, mark in zip(labels, marks, strict=True)]
+    return [*header, *rows.values()], 6 + sum(steps)
+
+
+def _header(columns: int, room: int) -> tuple[list[str], list[int]]:
+    """The numbers of the heads, side by side where there is room, else digit below digit; and the columns' widths."""
+    names = [str(n) for n in range(columns)]
+    steps = [len(name) + 1 for name in names]
+    if sum(steps) <= room:
+        return [" ".join(names)], steps
+    step = 2 if 2 * columns <= room else 1
+    digits = zip(*(name.rjust(len(names[-1])) for name in names), strict=True)
+    return [(" " * (step - 1)).join(row) for row in digits], [step] * columns
 
 
 def _style(kind: Kind, head: Head) -> str:
     if kind is MIXED:
         return "dim"
-    # Twice its margin and more is shown as a block, less as a coloured letter.
-    strong = kind.margin == 0 or head.lift(kind.name) >= 2 * kind.margin
-    return f"bold #000000 on {COLOURS[kind.name]}" if strong else f"bold {COLOURS[kind.name]}"
+    return f"bold #000000 on {COLOURS[kind.name]}" if _strong(kind, head) else f"bold {COLOURS[kind.name]}"
 
 
-def _legend(heads: Sequence[Head]) -> list[Text]:
+def _strong(kind: Kind, head: Head) -> bool:
+    """Whether a head clears its margin twice over: it is shown as a block, not as a coloured letter."""
+    return kind.margin == 0 or head.lift(kind.name) >= 2 * kind.margin
+
+
+def _legend(heads: Sequence[Head], *, coloured: bool) -> list[Text]:
     counts = Counter(head.kind for head in heads)
     lines = [Text("what a head does on this text", style="dim")]
     for kind in (*KINDS.values(), MIXED):
@@ -74,11 +83,11 @@ def _legend(heads: Sequence[Head]) -> list[Text]:
             line.append(kind.letter, style="dim" if kind is MIXED else f"bold #000000 on {COLOURS[kind.name]}")
             line.append(f" {kind.title:<17}{counts[kind.name]:>5} head{'s' if counts[kind.name] > 1 else ''}")
             lines.append(line)
-    lines += [
-        Text(line, style="dim")
-        for line in ("", "a letter clears its margin over chance,", "a block clears it twice over")
-    ]
-    return lines
+    strong = [_strong(KINDS[head.kind], head) for head in heads if head.kind in KINDS]
+    words = ["a letter clears its margin over chance"] if strong else []
+    if coloured and any(strong):  # a block is a colour
+        words = [f"{words[0]},", "a block clears it twice over"]
+    return lines + [Text(line, style="dim") for line in (["", *words] if words else [])]
 
 
 def print_leading(console: Console, heads: Sequence[Head], most: int = 3) -> None:
@@ -100,14 +109,12 @@ def print_leading(console: Console, heads: Sequence[Head], most: int = 3) -> Non
         if not able:
             continue
         able.sort(key=lambda head: -head.scores[kind.name])
-        few = all(math.isinf(head.error.get(kind.name, 0.0)) for head in able)
-        thin = thin or few
-        table.add_row(kind.title + (" *" if few else ""), *(_entry(head, kind) for head in able[:most]))
+        told = [head for head in able if head.told(kind.name)]
+        thin = thin or not told
+        table.add_row(kind.title + ("" if told else " *"), *(_entry(head, kind) for head in (told or able)[:most]))
     console.print(table)
     if thin:
-        console.print(
-            f"* fewer than {FEWEST} tokens of this text could show it: too few to call a head by it.", style="dim"
-        )
+        console.print(TOO_FEW, style="dim")
     console.print(
         "Chance: a head that spreads evenly over the keys it may see, on the same tokens.\n"
         "Broad: entropy over its maximum, which an even head reaches (1.000).",

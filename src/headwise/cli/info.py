@@ -33,8 +33,8 @@ _PACKAGES = (
 
 _NO_KERNELS = (
     "absent: headwise was installed where it could not be compiled, and runs without them, slower. With a C++ compiler "
-    "and Python's headers (Debian: apt-get install g++ python3-dev; macOS: xcode-select --install) run: "
-    "pip install --force-reinstall --no-deps --no-cache-dir headwise; in a checkout: make native"
+    "and Python's headers (Debian: apt-get install g++ python3-dev; macOS: xcode-select --install) run, in a checkout "
+    "of headwise: pip install --force-reinstall --no-deps --no-cache-dir . (if it is installed editable: make native)"
 )
 
 
@@ -75,6 +75,7 @@ def facts() -> dict[str, Any]:
     """Everything that ``headwise info`` says, as plain values.
 
     Example:
+        >>> from headwise.cli.info import facts
         >>> sorted(facts())
         ['backends', 'chosen', 'machine', 'native kernels', 'versions']
     """

@@ -24,6 +24,7 @@ __all__ = ["look"]
 
 _TOKENS = 256  # of our own text: long enough for words to come back, and a matter of seconds
 _LONGEST = 500  # characters; no token of a vocabulary is longer, runs of spaces included
+_SHOWN = 48  # characters of the text beside its number of tokens
 _TOPICS = ("objects", "execmodel", "naming", "assignment", "import", "customization", "attribute-access", "function")
 
 
@@ -127,6 +128,7 @@ def prose() -> str:
     """About 9,000 tokens of English that ship with every Python, the same in every run.
 
     Example:
+        >>> from headwise.cli.look import prose
         >>> prose()[:25]
         'Objects, values and types'
     """
@@ -178,8 +180,8 @@ def _examine(name: str, source: _Source, tokens: int | None, dtype: Any, err: An
 
     layers = 1 + max(head.layer for head in reading.heads)
     title = f"What the {len(reading.heads)} heads of {Path(name).name or name} do"
-    first = " ".join("".join(c if c.isprintable() else " " for c in source.text[:200]).split())[:48]
-    what = f"{layers} layers, {len(reading.heads)} heads, {ids.shape[1]} tokens{cut} of {source.name}: “{first} …”"
+    begins = _beginning(source.text)
+    what = f"{layers} layers, {len(reading.heads)} heads, {ids.shape[1]} tokens{cut} of {source.name}: “{begins}”"
     facts = [
         (f"plain forward ({before})", str(plain)),
         ("every head watched", str(watched)),
@@ -267,6 +269,14 @@ def _heads(model: Any, sites: list[str]) -> int:
     found = [int(getattr(config, "num_attention_heads", None) or 12) for config in configs]
     runs = int(getattr(model.config, "num_hidden_layers", None) or len(sites))
     return max(sum(found), runs * found[0])
+
+
+def _beginning(text: str) -> str:
+    """A text on one line, with an ellipsis where it goes on."""
+    text = text.strip()
+    start = text[:_LONGEST]
+    line = " ".join("".join(c if c.isprintable() else " " for c in start).split())
+    return line if len(line) <= _SHOWN and start == text else f"{line[:_SHOWN].rstrip()} …"
 
 
 def _flags(ids: Any, where: list[int]) -> Any:

@@ -11,6 +11,7 @@ follows causal masks, windows and padding by itself. No pattern is stored; memor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -125,6 +126,10 @@ class Head:
         """How far the score of a kind lies above chance, 0 = at chance, 1 = all of the attention; 0 where absent."""
         return lift(self.scores[kind], self.chance[kind]) if kind in self.scores else 0.0
 
+    def told(self, kind: str) -> bool:
+        """Whether at least ``FEWEST`` queries could show a kind: too few call no head by it, whatever they score."""
+        return math.isfinite(self.error.get(kind, 0.0))
+
 
 @dataclass(frozen=True, eq=False)
 class Reading:
@@ -147,6 +152,7 @@ def lift(score: float, chance: float) -> float:
     """``(score - chance) / (1 - chance)``: the part of the room above chance that a head takes up.
 
     Example:
+        >>> from headwise.heads import lift
         >>> lift(0.5, 0.0)
         0.5
         >>> lift(0.25, 0.25)
@@ -163,7 +169,7 @@ def kind_of(scores: Mapping[str, float], chance: Mapping[str, float], error: Map
     induction, duplicate, previous and next token, come first: the one whose lift is the largest multiple of its margin
     (``Kind.margin``), if that is at least 1. Then, by the same rule, local, separator and first token. Then broad: a
     relative entropy of at least ``BROAD`` (a uniform head has 1). Else mixed. A score that is less than ``ERRORS``
-    standard errors above chance claims nothing.
+    standard errors above chance claims nothing, and none does whose error is infinite.
 
     Args:
         scores: by kind.
@@ -174,6 +180,7 @@ def kind_of(scores: Mapping[str, float], chance: Mapping[str, float], error: Map
         A key of ``KINDS``, or "mixed".
 
     Example:
+        >>> from headwise.heads import kind_of
         >>> kind_of({"previous_token": 0.6, "first_token": 0.3}, {"previous_token": 0.1, "first_token": 0.1})
         'previous_token'
         >>> kind_of({"previous_token": 0.1}, {"previous_token": 0.1})
@@ -185,7 +192,8 @@ def kind_of(scores: Mapping[str, float], chance: Mapping[str, float], error: Map
         best = max(margins, key=margins.__getitem__, default=None)
         if best is not None and margins[best] >= 1:
             return best
-    return "broad" if scores.get("broad", 0.0) >= BROAD else MIXED.name
+    told = error is None or math.isfinite(error.get("broad", 0.0))
+    return "broad" if told and scores.get("broad", 0.0) >= BROAD else MIXED.name
 
 
 def score_heads(
@@ -220,6 +228,7 @@ def score_heads(
 
     Example:
         >>> import torch
+        >>> from headwise.heads import score_heads
         >>> from transformers import GPT2Config, GPT2LMHeadModel
         >>> model = GPT2LMHeadModel(
         ...     GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=16, n_positions=8)

@@ -72,6 +72,7 @@ def window(size: int, causal: bool) -> Window:
         The same window counted headwise's way: the OTHER keys on each side.
 
     Example:
+        >>> from headwise.models.lower import window
         >>> window(4, causal=True), window(4, causal=False)
         (Window(before=3, after=0), Window(before=4, after=4))
     """

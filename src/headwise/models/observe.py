@@ -14,7 +14,7 @@ from headwise.models.average import Average, check_averageable
 from headwise.models.sites import find_sites, in_order, refuse_if_outside, resolve_sites, site_and_run
 from headwise.models.using import held
 from headwise.models.watch import Watcher, watched
-from headwise.observers import named
+from headwise.observers import Answered, named
 from headwise.ops import Attended
 from headwise.spec import Mask
 
@@ -52,7 +52,7 @@ class Answers(_ByName):
     def __init__(self, names: Sequence[str], sites: Sequence[str]) -> None:
         self._names = tuple(names)
         self._sites = tuple(sites)
-        self._by_site: dict[str, dict[str, Any]] = {}
+        self._by_site: dict[str, Answered] = {}
 
     @property
     def sites(self) -> list[str]:
@@ -61,7 +61,7 @@ class Answers(_ByName):
 
     def put(self, site: str, seen: Mapping[str, Any]) -> None:
         """Keeps the answers of one run."""
-        self._by_site[site] = dict(seen)
+        self._by_site[site] = Answered(seen)
 
     def __getitem__(self, key: str | int) -> Any:
         if isinstance(key, int):
@@ -75,14 +75,25 @@ class Answers(_ByName):
     def __contains__(self, key: object) -> bool:
         return key in self._names or key in self._by_site
 
+    def __repr__(self) -> str:
+        sites = self.sites
+        return f"Answers({_counted(len(sites), 'site')}: {_some(sites)}; answers: {', '.join(self._names)})"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _some(sites: Sequence[str]) -> str:
+    return ", ".join(sites[:3]) + (", ..." if len(sites) > 3 else "") or "none"
+
 
 def _no_such_key(key: Any, names: Sequence[str], sites: Sequence[str]) -> SpecError:
-    some = ", ".join(sites[:3]) + (", ..." if len(sites) > 3 else "")
     return SpecError(
         sentence(
             "observe",
             f"nothing is named {key!r}",
-            f"a key is an observer, {', '.join(names) or 'none'}, or a site that ran, {some or 'none'}",
+            f"a key is an observer, {', '.join(names) or 'none'}, or a site that ran, {_some(sites)}",
         )
     )
 
@@ -194,6 +205,13 @@ class Seen(_ByName):
 
     def __contains__(self, key: object) -> bool:
         return key in self._names or key in self._only()
+
+    def __repr__(self) -> str:
+        runs = self._calls if self._average is None else [self._only()]
+        ran = in_order(dict.fromkeys(site for answers in runs for site in answers.sites), self._sites)
+        calls = f"{'' if self._average is None else 'means over '}{_counted(self._count, 'call')}"
+        names = ", ".join(self._names)
+        return f"Seen({_counted(len(ran), 'site')}: {_some(list(ran))}; {calls}; answers: {names})"
 
 
 class _Observing(Watcher):

@@ -19,6 +19,7 @@ from headwise.nn.presets import PRESETS
 from headwise.nn.rules import Held
 from headwise.ops import Attended, attend, attention
 from headwise.spec import Causal, Mask, Rules
+from headwise.spec.checks import of_class
 
 __all__ = ["MultiHeadAttention"]
 
@@ -124,14 +125,7 @@ class MultiHeadAttention(nn.Module):
         if mask is not None and not isinstance(mask, Mask):
             raise SpecError(_not_a_mask(mask))
         if not isinstance(scores, (tuple, list)) or not all(isinstance(rule, Rules) for rule in scores):
-            raise SpecError(
-                sentence(
-                    _WHO,
-                    f"scores is {scores!r}",
-                    "it is a tuple of score rules",
-                    todo=f"Write scores=({scores!r},)." if isinstance(scores, Rules) else "",
-                )
-            )
+            raise SpecError(_not_rules(scores))
         self.dropout = float(dropout)
         self.scale = None if scale is None else float(scale)
         self.backend = backend
@@ -408,8 +402,19 @@ def _check_positions(mask: Any) -> None:
 
 def _not_a_mask(value: Any) -> str:
     todo = "Wrap a boolean keep-tensor in headwise.Dense, key padding in headwise.Padding." if _is_tensor(value) else ""
-    rule = "it is a headwise mask, in which True means may attend"
-    return sentence(_WHO, f"mask is a {type(value).__name__}", rule, todo=todo)
+    rule = "a mask is one of headwise's, in which True means may attend"
+    what, made = of_class(value, Mask, "mask") or (f"mask is a {type(value).__name__}", "")
+    return sentence(_WHO, what, rule, todo=f"Write {made}." if made else todo)
+
+
+def _not_rules(scores: Any) -> str:
+    rules = scores if isinstance(scores, (tuple, list)) else (scores,)
+    wrong = next((rule for rule in rules if not isinstance(rule, Rules)), scores)
+    what, made = of_class(wrong, Rules, "score rule") or (
+        f"scores is {scores!r}",
+        repr(scores) if isinstance(scores, Rules) else "",
+    )
+    return sentence(_WHO, what, "scores is a tuple of score rules", todo=f"Write scores=({made},)." if made else "")
 
 
 def _is_number(value: Any) -> bool:

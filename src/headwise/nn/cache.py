@@ -85,6 +85,8 @@ class KVCache:
                 device. The cache is then as it was.
 
         Example:
+            >>> import torch
+            >>> from headwise.nn.cache import KVCache
             >>> cache = KVCache()
             >>> k, v = cache.append(torch.zeros(1, 2, 3, 8), torch.zeros(1, 2, 3, 4))
             >>> v.shape
@@ -110,6 +112,8 @@ class KVCache:
             ShapeError: as `append`.
 
         Example:
+            >>> import torch
+            >>> from headwise.nn.cache import KVCache
             >>> cache = KVCache()
             >>> with cache.appending(torch.zeros(1, 2, 3, 8), torch.zeros(1, 2, 3, 8)) as (k, v):
             ...     _ = (k.shape, cache.length)
@@ -129,6 +133,8 @@ class KVCache:
             SpecError: if the cache holds keys, but of something else: other words cannot be appended to a context.
 
         Example:
+            >>> import torch
+            >>> from headwise.nn.cache import KVCache
             >>> KVCache().holds(torch.zeros(1, 3, 16))
             False
         """

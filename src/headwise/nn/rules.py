@@ -23,6 +23,8 @@ class Held(nn.Module):
     Example:
         >>> import torch
         >>> from dataclasses import dataclass
+        >>> from torch import nn
+        >>> from headwise.nn.rules import Held
         >>> @dataclass(frozen=True, eq=False)
         ... class Table:
         ...     table: torch.Tensor

@@ -2,12 +2,13 @@
 
 from headwise.observers.groups import MassOn, MassWhere, Segments
 from headwise.observers.keys import Contribution, Contributions, Offsets, Received, TopKeys, TopKeysFound
-from headwise.observers.protocol import Accumulator, Frame, Observer, Tile, Whole, named, start
+from headwise.observers.protocol import Accumulator, Answered, Frame, Observer, Tile, Whole, named, start
 from headwise.observers.regions import Crop, Map
 from headwise.observers.rows import Entropy, LogSumExp, MaxLogit
 
 __all__ = [
     "Accumulator",
+    "Answered",
     "Contribution",
     "Contributions",
     "Crop",

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from headwise.errors import SpecError, sentence
+from headwise.spec.checks import of_class
 from headwise.spec.geometry import Cells, Geometry, span
 
-__all__ = ["Accumulator", "Frame", "Observer", "Tile", "Whole", "named"]
+__all__ = ["Accumulator", "Answered", "Frame", "NotAskedError", "Observer", "Tile", "Whole", "named"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +162,30 @@ class Observer:
         return tuple(value for value in vars(self).values() if isinstance(value, Tensor))
 
 
+class Answered(dict[str, Any]):
+    """Answers by the name of their observer; a name that nobody has is an error that lists those there are.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 2, 4)
+        >>> hw.attend(x, x, x, observe=[hw.Entropy(), hw.TopKeys(1)]).seen["entrop"]
+        Traceback (most recent call last):
+        headwise.observers.protocol.NotAskedError: observe: nothing is named 'entrop'; a key is an observer, entropy...
+    """
+
+    def __missing__(self, key: Any) -> Any:
+        rule = f"a key is an observer, {', '.join(self)}" if self else "no observer was given"
+        raise NotAskedError(
+            sentence("observe", f"nothing is named {key!r}", rule, todo="" if self else "Write observe=[hw.Entropy()].")
+        )
+
+
+class NotAskedError(SpecError, KeyError):
+    """A name that no answer has; a KeyError too, as of any mapping."""
+
+    __str__ = Exception.__str__  # a KeyError would show its sentence in quotation marks
+
+
 def named(observers: Sequence[Any]) -> dict[str, Any]:
     """Observers by the key of their answer.
 
@@ -172,15 +197,10 @@ def named(observers: Sequence[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for observer in observers:
         if isinstance(observer, type) or not isinstance(observer, (Observer, Accumulator)):
-            shown = f"the class {observer.__name__}" if isinstance(observer, type) else repr(observer)
-            raise SpecError(
-                sentence(
-                    "observe",
-                    f"{shown} is no observer",
-                    "an observer is one of headwise's (hw.Entropy(), ...) or an object with see, merge and result",
-                    todo=f"Write {observer.__name__}()." if isinstance(observer, type) else "",
-                )
-            )
+            kinds = (Observer, Accumulator)
+            what, made = of_class(observer, kinds, "observer") or (f"{observer!r} is no observer", "")
+            rule = "an observer is one of headwise's (hw.Entropy(), ...) or an object with see, merge and result"
+            raise SpecError(sentence("observe", what, rule, todo=f"Write {made}." if made else ""))
         name = getattr(observer, "name", None)
         if isinstance(observer, Observer) and not (name is None or (isinstance(name, str) and name)):
             raise SpecError(sentence("observe", f"name is {name!r}", "the key of an answer is a word, or None"))

@@ -12,7 +12,18 @@ from torch import Tensor
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.spec.geometry import Geometry
 
-__all__ = ["FAR", "bool_only", "broadcastable", "column", "fits", "int_vector", "is_integer", "rows_of", "takes"]
+__all__ = [
+    "FAR",
+    "bool_only",
+    "broadcastable",
+    "column",
+    "fits",
+    "int_vector",
+    "is_integer",
+    "of_class",
+    "rows_of",
+    "takes",
+]
 
 
 def is_integer(value: Any) -> bool:
@@ -94,6 +105,34 @@ def column(value: int | Tensor, geometry: Geometry) -> Tensor:
     if isinstance(value, int):
         value = max(-FAR, min(value, FAR))
     return torch.as_tensor(value, dtype=torch.int64, device=geometry.device).reshape(-1, 1)
+
+
+def of_class(value: Any, base: Any, what: str) -> tuple[str, str] | None:
+    """For a class where an object of ``base`` belongs: what is wrong, and how one of its objects is written.
+
+    The second is "" where the class is none of ``base``; for anything but a class there is nothing to say, None.
+
+    Example:
+        >>> import headwise as hw
+        >>> from headwise.spec.checks import of_class
+        >>> of_class(hw.Causal, hw.spec.Mask, "mask")
+        ('the class Causal is no mask', 'Causal()')
+        >>> of_class(hw.Dense, hw.spec.Mask, "mask")
+        ('the class Dense is no mask', 'Dense(...)')
+        >>> of_class(int, hw.spec.Mask, "mask")
+        ('the class int is no mask', '')
+    """
+    if not isinstance(value, type):
+        return None
+    try:
+        inspect.signature(value).bind()
+    except (TypeError, ValueError):
+        arguments = "..."
+    else:
+        arguments = ""
+    return f"the class {value.__name__} is no {what}", (
+        f"{value.__name__}({arguments})" if issubclass(value, base) else ""
+    )
 
 
 def takes(who: str, fn: Any, arguments: str) -> None:

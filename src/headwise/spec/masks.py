@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from headwise.errors import SpecError, sentence
+from headwise.spec.checks import of_class
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals
 
@@ -90,14 +91,9 @@ def with_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
 def _a_mask(value: Any, sign: str) -> Mask:
     if isinstance(value, Mask):
         return value
-    raise SpecError(
-        sentence(
-            "mask",
-            f"{sign} got a {type(value).__name__}",
-            "masks combine with masks",
-            todo="Wrap a bool tensor in hw.Dense(keep), True = may attend.",
-        )
-    )
+    what, made = of_class(value, Mask, "mask") or (f"{sign} got a {type(value).__name__}", "")
+    todo = f"Write {made}." if made else "Wrap a bool tensor in hw.Dense(keep), True = may attend."
+    raise SpecError(sentence("mask", what, "masks combine with masks", todo=todo))
 
 
 @dataclass(frozen=True, eq=False)

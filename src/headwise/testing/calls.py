@@ -29,6 +29,7 @@ class Call:
         options: keywords, without ``backend`` and ``observe``.
 
     Example:
+        >>> import torch
         >>> from headwise.testing import CASES
         >>> call = CASES["plain"].make(torch.float32)
         >>> call.run("reference").out.shape == call.q.shape

@@ -32,6 +32,7 @@ def questions(call: Call, seed: int = 0) -> tuple[Observer, ...]:
         seed: of the targets, labels and groups.
 
     Example:
+        >>> import torch
         >>> from headwise.testing import CASES, questions
         >>> call = CASES["plain"].make(torch.float32)
         >>> sorted(call.run(observe=questions(call)).seen)[:3]

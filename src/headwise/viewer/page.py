@@ -26,12 +26,16 @@ from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, sentence
 from headwise.heads import KINDS, MIXED, Head, Kind, Reading
+from headwise.heads.scores import FEWEST
 from headwise.observers import Map, Observer, Offsets, TopKeys
 
-__all__ = ["COLOURS", "MAP_BYTES", "TOP_BYTES", "Layout", "layout", "page", "pieces", "replacing"]
+__all__ = ["COLOURS", "MAP_BYTES", "TOO_FEW", "TOP_BYTES", "Layout", "layout", "page", "pieces", "replacing"]
 
 MAP_BYTES = 1_200_000  #: all pooled maps together, before base64.
 TOP_BYTES = 1_300_000  #: all top keys together, before base64.
+
+#: Said once where a score bears an asterisk.
+TOO_FEW = f"* fewer than {FEWEST} tokens of this text could show it: too few to call a head by it."
 
 #: A colour a kind: told apart with any colour vision, and every cell carries its letter too.
 COLOURS: dict[str, str] = {
@@ -86,6 +90,7 @@ def layout(tokens: int, heads: int) -> Layout:
         The layout; ask the model its ``observers()``.
 
     Example:
+        >>> from headwise.viewer import layout
         >>> layout(256, 270)
         Layout(tokens=256, side=64, k=6, queries=256, limit=48, after=48)
         >>> layout(8192, 1024)
@@ -136,6 +141,7 @@ def page(
         >>> import torch
         >>> from transformers import GPT2Config, GPT2LMHeadModel
         >>> from headwise.heads import score_heads
+        >>> from headwise.viewer import layout, page
         >>> model = GPT2LMHeadModel(
         ...     GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=16, n_positions=8)
         ... ).eval()
@@ -159,6 +165,7 @@ def page(
         "special": list(special),
         "kinds": [_kind(kind) for kind in KINDS.values()],
         "mixed": _kind(MIXED),
+        "too_few": TOO_FEW,
         "heads": [_head(head) for head in reading.heads],
         "open": opened,
         "query": queries[opened],
@@ -226,15 +233,21 @@ def _head(head: Head) -> dict[str, Any]:
         "entropy": round(head.entropy, 4),
         "scores": {kind: round(score, 4) for kind, score in head.scores.items()},
         "chance": {kind: round(chance, 4) for kind, chance in head.chance.items()},
+        "few": [kind for kind in head.scores if not head.told(kind)],
     }
 
 
 def _opening(heads: Sequence[Head]) -> int:
-    """The head that the page opens with: the one that clears a margin by the largest factor, sinks left aside."""
+    """The head that the page opens with: the one that clears a margin by the largest factor, sinks left aside.
+
+    A score that too few tokens could show opens no page.
+    """
 
     def telling(n: int) -> float:
+        head = heads[n]
         return max(
-            heads[n].lift(kind) / KINDS[kind].margin for kind in ("induction", "duplicate_token", "previous_token")
+            head.lift(kind) / KINDS[kind].margin if head.told(kind) else 0.0
+            for kind in ("induction", "duplicate_token", "previous_token")
         )
 
     return max(range(len(heads)), key=telling)
@@ -338,6 +351,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[str]]:
 
     Example:
         >>> import tempfile, pathlib
+        >>> from headwise.viewer import replacing
         >>> place = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
         >>> with replacing(place) as file:
         ...     _ = file.write("whole")

@@ -167,20 +167,22 @@ function paintScores() {
   at("letter").textContent = kind.letter;
   paintBadge(at("letter"), head.kind);
   const rows = data.kinds.filter(({ name }) => head.scores[name] !== undefined).map(({ name, title, means, colour }) => {
-    const row = make("div", "score" + (name === head.kind ? " own" : ""));
-    row.title = means;
+    const few = head.few.includes(name);
+    const row = make("div", "score" + (name === head.kind ? " own" : "") + (few ? " few" : ""));
+    row.title = few ? `${means}\n${data.too_few}` : means;
     const value = make("span", "value");
     value.append(make("b", "", share(head.scores[name])), name === "broad" ? " of its maximum" : ` / ${share(head.chance[name])}`);
     const bar = make("div", "bar"), fill = make("i"), tick = make("u");
     fill.style.width = `${100 * head.scores[name]}%`;
-    fill.style.background = colour;
+    if (!few) fill.style.background = colour;
     tick.style.left = `${100 * head.chance[name]}%`;
     bar.append(fill, ...(name === "broad" ? [] : [tick])); // an even head has 1: no chance level to clear
-    row.append(make("span", "name", title), value, bar);
+    row.append(make("span", "name", few ? `${title} *` : title), value, bar);
     return row;
   });
   const entropy = make("p", "hint", `Mean entropy ${head.entropy.toFixed(2)} nats. Chance is the score of a head that spreads evenly over the keys it may see.`);
-  at("scores").replaceChildren(...rows, entropy);
+  const marked = head.few.length ? [make("p", "hint few", data.too_few)] : [];
+  at("scores").replaceChildren(...rows, ...marked, entropy);
 }
 
 // -- the pooled map --------------------------------------------------------------------------------------------------
