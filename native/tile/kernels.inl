@@ -16,7 +16,7 @@ using namespace headwise;
 #include "survey.inl"
 #include "probe.inl"
 
-constexpr int64_t ITEM = 22 * TILE; // most rows of an item: what a thread takes at a time
+constexpr int64_t ITEM = 44 * TILE; // most rows of an item: what a thread takes at a time
 
 #define HEADWISE_KERNELS(name)                                                                                         \
     {name,                                                                                                             \
