@@ -182,7 +182,7 @@ def attend(
     facts = None if result.facts is None else type(result.facts)(*(fact.detach() for fact in result.facts))
     definition = backend == "reference" or isinstance(backend, Reference)
     portable = backend == "blocked" or isinstance(backend, Blocked)  # who names it is answered by it too
-    seen = answer(bare, facts, entropy=result.entropy, definition=definition, portable=portable)
+    seen = answer(bare, facts, entropy=result.entropy, known=result.answers, definition=definition, portable=portable)
     pattern = Pattern.of_plan(bare, facts, result.entropy)
     return Attended(out, lse.float() if plan.dtype != torch.float64 else lse, pattern, seen)
 
@@ -239,7 +239,7 @@ def _cost(plan: Plan, visible: int, chosen: str) -> tuple[str, ...]:
         how = (
             "by their definitions, over the whole pattern"
             if chosen == Reference.name
-            else "one further pass over the same tiles, O(T) memory"
+            else "one pass over the same tiles, O(T) memory"
         )
         lines.append(f"asked: {asked}; {how}")
     return tuple(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -48,6 +48,7 @@ def answer(
     facts: RowFacts | None = None,
     *,
     entropy: Tensor | None = None,
+    known: Mapping[str, Any] | None = None,
     definition: bool = False,
     portable: bool = False,
     batch: slice | None = None,
@@ -57,7 +58,8 @@ def answer(
     """Answers the plan's observers about a part of its pattern (None = all of it).
 
     With ``definition`` the answers come from the reference's whole pattern, else from tiles: the native kernels' where
-    they know the question, unless ``portable``. ``entropy`` is that of the rows, if a forward pass left it.
+    they know the question, unless ``portable``. ``entropy`` is that of the rows, and ``known`` are answers about all of
+    the pattern, if a forward pass left them.
     """
     if not plan.observers:
         return Answered()
@@ -72,7 +74,7 @@ def answer(
     keys = _hull([o.keys(g) if isinstance(o, Observer) else slice(0, g.S) for o in plan.observers.values()])
     with as_given(g.device):
         frame = Frame(g, batch, heads, rows, keys, plan.dtype)
-        return Answered(survey(plan, facts, frame, plan.observers, entropy=entropy, portable=portable))
+        return Answered(survey(plan, facts, frame, plan.observers, entropy=entropy, known=known, portable=portable))
 
 
 def _hull(parts: list[slice]) -> slice:

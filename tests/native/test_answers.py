@@ -398,24 +398,29 @@ def test_float64_and_functions_are_answered_by_tiles() -> None:
 
 
 def test_the_kernels_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the public names; and not where the caller named the portable backend."""
-    from headwise.backends import observing
+    """Through the public names, on the way of a forward pass; and not where the caller named the portable backend."""
+    from headwise.backends import native, observing
 
     calls: list[Any] = []
+    swept: list[Any] = []
+    sweep = native.sweep
 
     def watched(*given: Any) -> None:
         calls.append(given)
         fill(*given)
 
     monkeypatch.setattr(observing, "fill", watched)
+    monkeypatch.setattr(native, "sweep", lambda *given: swept.append(given) or sweep(*given))
     call = CASES["causal, E != D"].make(F32)
     hw.Pattern(call.q, call.k, **call.options).received()
     assert len(calls) == 1
     call.run(None, [hw.Received()])
-    assert len(calls) == 2
+    assert (len(calls), len(swept)) == (1, 1)
+    call.run(None, [hw.Crop(slice(0, 2), slice(0, 3))])  # a part alone is asked for after the forward pass
+    assert (len(calls), len(swept)) == (2, 1)
     call.run("blocked", [hw.Received()])
     call.run("reference", [hw.Received()])
-    assert len(calls) == 2
+    assert (len(calls), len(swept)) == (2, 1)
 
 
 def test_nothing_to_see() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -46,12 +46,14 @@ class Result:
             the gradient of lse needs them.
         entropy: of each row [B, H, T] in nats, real keys only; where the plan's observers ask for it and the backend
             finds it on the way, else None.
+        answers: to those of the plan's observers that the backend answered on the way, by name.
     """
 
     out: Tensor
     lse: Tensor
     facts: RowFacts | None
     entropy: Tensor | None = None
+    answers: dict[str, Any] = field(default_factory=dict)
 
 
 class Tangents(NamedTuple):

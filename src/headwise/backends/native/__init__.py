@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import headwise._native as kernels
+from headwise.backends.native.answers import Found, begun, sweep, whole
 from headwise.backends.native.backward import tangents
 from headwise.backends.native.lowering import DTYPES, FEWER, lower, numbers, refusal
 from headwise.backends.protocol import Result, RowFacts, Tangents
-from headwise.observers import Entropy
+from headwise.observers import Accumulator, Entropy
 from headwise.plan import Plan
 from headwise.spec.checks import FAR
 
@@ -41,20 +42,25 @@ class Native:
         return refusal(plan)
 
     def forward(self, plan: Plan) -> Result:
-        """Output and row facts; the entropy of the rows too where somebody asks for it."""
+        """Output and row facts; the entropy of the rows and answers too where somebody asks for them."""
         g = plan.geometry
         out = _blank_out(plan.q, g.B, g.H, g.T, g.E)
         asked = any(isinstance(observer, Entropy) for observer in plan.observers.values())
         rows = [plan.q.new_empty((g.B, g.H, g.T), dtype=torch.float32) for _ in range(5 if asked else 4)]
+        found: dict[str, Accumulator] = {}
         if 0 in (g.B, g.H, g.T, g.S):
             for x in (out, *rows):
                 x.fill_(-INF if x is rows[0] or x is rows[3] else 0.0)
+        elif found := begun(plan):
+            here = Found(rows[0], rows[1], rows[2], rows[3], rows[4] if asked else None)
+            sweep(plan, whole(plan), here, False, out, list(found.values()))
         else:
             lowered = lower(plan)
             max_logit, peak, log_total, lse, *entropy = (x.data_ptr() for x in rows)
             facts = (max_logit, peak, log_total, lse, entropy[0] if entropy else 0)
             lowered.call.forward(numbers(out), facts, torch.get_num_threads())
-        return Result(out, rows[3], RowFacts(*rows[:3]), rows[4] if asked else None)
+        answers = {name: accumulator.result() for name, accumulator in found.items()}
+        return Result(out, rows[3], RowFacts(*rows[:3]), rows[4] if asked else None, answers)
 
     def backward(
         self, plan: Plan, result: Result, grad_out: Tensor | None, grad_lse: Tensor | None, needs: Sequence[bool]

@@ -12,13 +12,14 @@ from torch import Tensor
 from headwise._native import Call
 from headwise.backends.native.lowering import NOTHING, lower, numbers
 from headwise.backends.protocol import RowFacts
-from headwise.observers import Accumulator, Frame, groups, keys, regions, rows
+from headwise.observers import Accumulator, Frame, Observer, groups, keys, regions, rows
+from headwise.observers.protocol import start
 from headwise.plan import Plan
 from headwise.products import all_finite, may_be_extreme
 from headwise.spec import SoftCap
 from headwise.spec.geometry import span
 
-__all__ = ["Found", "blank", "fill", "fills", "sweep"]
+__all__ = ["Found", "begun", "blank", "fill", "fills", "sweep", "whole"]
 
 PADDED = 16  # what is read along the keys is padded to a multiple of this, as survey.h has it
 NARROW = 2**31  # labels are int32 in the kernels
@@ -28,6 +29,27 @@ ROWS = 2**14  # queries whose visible keys are counted together
 def fills(accumulator: Accumulator) -> bool:
     """Whether the pass knows what an accumulator gathers."""
     return type(accumulator) in _ASK or type(accumulator) in (rows._RowFact, rows._Entropy)
+
+
+def whole(plan: Plan) -> Frame:
+    """The frame of all there is."""
+    g = plan.geometry
+    return Frame(g, slice(0, g.B), slice(0, g.H), slice(0, g.T), slice(0, g.S), plan.dtype)
+
+
+def begun(plan: Plan) -> dict[str, Accumulator]:
+    """Fresh accumulators, by name, of what a forward pass can answer on its way; none where it is not worth it.
+
+    It is where a question other than about row facts reads scores that the pass makes anyway: all of them.
+    """
+    g, asked = plan.geometry, plan.observers.values()
+    built_in = [observer for observer in asked if isinstance(observer, Observer)]
+    everything = any(span(o.rows(g)) == g.T for o in built_in) and any(span(o.keys(g)) == g.S for o in built_in)
+    if not g.E or len(built_in) < len(asked) or not everything:
+        return {}
+    found = {name: start(observer, whole(plan)) for name, observer in plan.observers.items()}
+    found = {name: accumulator for name, accumulator in found.items() if fills(accumulator)}
+    return found if any(type(accumulator) in _ASK for accumulator in found.values()) else {}
 
 
 def fill(
@@ -160,8 +182,8 @@ def _visible_by_distance(asked: _Asked, limit: int, after: int) -> Tensor | None
     if any(type(rule) is not SoftCap for rule in plan.spec.scores) or not plan.intervals.exact or asked.careful:
         return None
     steps = None
-    for start in range(frame.rows.start, frame.rows.stop, ROWS):
-        block = slice(start, min(start + ROWS, frame.rows.stop))
+    for row in range(frame.rows.start, frame.rows.stop, ROWS):
+        block = slice(row, min(row + ROWS, frame.rows.stop))
         lo, hi = plan.intervals.bounds(frame.batch, block)
         if lo.shape[-1] > 1:
             return None  # runs may overlap
