@@ -242,8 +242,7 @@ def _check_operands(call: _Call) -> None:
         if x.dtype != q.dtype:
             what = f"{name} is {x.dtype}, q is {q.dtype}"
             raise call.error(ShapeError, what, "q, k and v share one dtype", f"Cast with {name}.to(q.dtype).")
-        if x.device != q.device:
-            raise call.error(ShapeError, f"{name} is on {x.device}, q on {q.device}", _ONE_DEVICE)
+        _check_device(call, name, x)
         if x.shape[0] != q.shape[0]:
             what = f"{name} has batch {x.shape[0]}, q has {q.shape[0]}"
             todo = f"Expand with {name}.expand(B, -1, -1, -1); strides are free, nothing is copied."
@@ -310,8 +309,7 @@ def _q_start(call: _Call, given: Any, B: int, T: int, S: int) -> int | Tensor:
     starts: Tensor = given.to(torch.int64)
     if given.device.type == "cpu" and readable(given) and bool(((starts > FAR) | (starts < -FAR)).any()):
         raise call.error(SpecError, f"q_start is {given.tolist()}", f"a position lies between -{FAR} and {FAR}")
-    if given.device != call.q.device:
-        raise call.error(ShapeError, f"q_start is on {given.device}, q on {call.q.device}", _ONE_DEVICE)
+    _check_device(call, "q_start", given)
     return starts
 
 
@@ -356,9 +354,14 @@ def _check_options(call: _Call, spec: AttentionSpec, geometry: Geometry) -> None
 
 def check_devices(who: str, q: Tensor, k: Tensor, v: Tensor) -> None:
     """Checks where operands live, for a call whose numbers torch does not look at."""
+    call = _Call(who, q, k, v)
     for name, x in (("k", k), ("v", v)):
-        if x.device != q.device:
-            raise _Call(who, q, k, v).error(ShapeError, f"{name} is on {x.device}, q on {q.device}", _ONE_DEVICE)
+        _check_device(call, name, x)
+
+
+def _check_device(call: _Call, name: str, x: Tensor) -> None:
+    if x.device != call.q.device:
+        raise call.error(ShapeError, f"{name} is on {x.device}, q on {call.q.device}", _ONE_DEVICE)
 
 
 def check_gate(who: str, q: Tensor, k: Tensor, v: Tensor, gate: Any) -> None:
@@ -378,5 +381,4 @@ def _check_vector(call: _Call, name: str, value: Any, allowed: tuple[tuple[int, 
     if tuple(value.shape) not in allowed:
         rule = f"it is {' or '.join(str(list(shape)) for shape in allowed)}"
         raise call.error(ShapeError, f"{name} is {list(value.shape)}", rule)
-    if value.device != call.q.device:
-        raise call.error(ShapeError, f"{name} is on {value.device}, q on {call.q.device}", _ONE_DEVICE)
+    _check_device(call, name, value)

@@ -30,13 +30,18 @@ def gradients(model: Any, run: Any, batch: dict[str, Tensor]) -> list[Tensor]:
     return list(torch.autograd.grad(found.square().mean(), [p for p in model.parameters() if p.requires_grad][:4]))
 
 
+def whole(model: Any, batch: dict[str, Tensor], zoo: Any) -> None:
+    """Compiles a model into one graph and compares with what it does uncompiled."""
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    wanted = zoo.result(model, batch)
+    torch.testing.assert_close(zoo.result(compiled, batch), wanted, rtol=1e-5, atol=1e-5 * float(wanted.abs().max()))
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_model_is_one_graph(name: str, zoo: Any) -> None:
     model = hw.use(zoo.model(name))
     batch = zoo.batch(name, "none" if name == "vit" else "left")
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    wanted = zoo.result(model, batch)
-    torch.testing.assert_close(zoo.result(compiled, batch), wanted, rtol=1e-5, atol=1e-5 * float(wanted.abs().max()))
+    whole(model, batch, zoo)
 
 
 def test_it_trains_as_one_graph(zoo: Any) -> None:
@@ -52,9 +57,7 @@ def test_a_float_mask_of_the_users(zoo: Any) -> None:
     least = torch.finfo(torch.float32).min
     mask = torch.where(torch.ones(10, 10).tril() > 0, torch.linspace(0, 1, 10), least).expand(2, 1, 10, 10)
     batch = {**zoo.batch("llama"), "attention_mask": mask}
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    wanted = zoo.result(model, batch)
-    torch.testing.assert_close(zoo.result(compiled, batch), wanted, rtol=1e-5, atol=1e-5 * float(wanted.abs().max()))
+    whole(model, batch, zoo)
 
 
 def test_whoever_watches_a_compiled_model_sees_it(zoo: Any) -> None:
