@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 import headwise as hw
+from headwise.spec import recipes
 from headwise.testing.calls import Call, Draw
 
-__all__ = ["BENCHES", "DTYPES", "TIERS", "Bench", "selected"]
+__all__ = ["BENCHES", "DTYPES", "STRUCTURED", "TIERS", "Bench", "selected", "visible_share"]
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 #: Each tier holds the ones before it: about 10 minutes, about 40, and everything.
@@ -118,6 +119,41 @@ WORKS: dict[str, Options] = {
 }
 
 
+#: Masks whose rate on visible cells is held against that of dense causal at the same size: of T tokens and H heads.
+STRUCTURED: dict[str, Callable[[int, int], hw.spec.Mask]] = {
+    "band of 256": lambda T, H: hw.Causal() & hw.Window(255, 0),
+    "band of 1,024": lambda T, H: hw.Causal() & hw.Window(1023, 0),
+    "band of 512, both ways": lambda T, H: hw.Window(256, 256),
+    "chunks of 512": lambda T, H: recipes.chunked_local(512),
+    "packed by 256": lambda T, H: recipes.packed([256] * (T // 256)),
+    "packed by 1,024": lambda T, H: recipes.packed([1024] * (T // 1024)),
+    "prefix LM": lambda T, H: recipes.prefix_lm(T // 8),
+    "longformer": lambda T, H: recipes.longformer(512, 4),
+    "longformer, causal": lambda T, H: hw.Causal() & recipes.longformer(1024, 4),
+    "big bird": recipes.bigbird,
+    "streaming": lambda T, H: recipes.streaming(4, 1024),
+    "dilated by 4": lambda T, H: recipes.dilated(255, 4),
+    "tree after a past": lambda T, H: recipes.tree([-1, *(n // 2 for n in range(63))]),
+    "half padding": lambda T, H: hw.Causal() & hw.Padding(T // 2),
+}
+
+
+def visible_share(call: Call) -> float:
+    """The visible share of a pattern's cells, counted by the mask's definition a block of rows at a time."""
+    (B, H, T, _), S = call.q.shape, call.k.shape[2]
+    geometry = hw.spec.Geometry(B, H, H, T, S, 1, 1, S - T, call.q.device)
+    seen = 0.0
+    for start in range(0, T, 256):
+        rows = slice(start, min(start + 256, T))
+        kept = call.options["mask"].keep(hw.spec.Cells(geometry, slice(0, B), slice(0, H), rows, slice(0, S)))
+        seen += float(kept.float().mean()) * (rows.stop - rows.start) / T
+    return seen
+
+
+def _structured(mask: Callable[[int, int], hw.spec.Mask], T: int, S: int) -> Build:
+    return lambda draw: draw.call(fused=True, B=1, H=8, T=T, S=S, D=64, mask=mask(S, 8))
+
+
 def _drawn(work: str, B: int = 1, H: int = 8, Hk: int | None = None, T: int = 0, S: int = 0, D: int = 64) -> Build:
     size = {"B": B, "H": H, "T": T, "S": S or T, "D": D}
 
@@ -193,6 +229,13 @@ for _work in ("full", "causal"):
             build=_drawn(_work, T=_T),
             isa="avx2",
         )
+
+for _work, _masks in STRUCTURED.items():
+    add(
+        "structured",
+        {"dtype": "f32", "work": _work, "T": 64 if "tree" in _work else 8192, "D": 64, "B": 1},
+        build=_structured(_masks, 64 if "tree" in _work else 8192, 8192),
+    )
 
 # --- decode, forward + backward, overhead ------------------------------------------------------------------------
 

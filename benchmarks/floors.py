@@ -66,6 +66,14 @@ def fastest_peer(row: Row, best: dict[str, float]) -> float | None:
     return min((said["ratio"] for said in row["ratios"].values()), default=None)
 
 
+def beside_causal(row: Row, best: dict[str, float]) -> float | None:
+    """Our rate on visible cells over that on the cells of a dense causal call, T = S = 8192, H = 8, D = 64."""
+    if "causal" not in row["sides"]:
+        return None
+    dense = 2 * 8 * 128 * 8192 * 8193 / 2 / 1e9
+    return row["gflop"] / seconds(row, OURS) / (dense / seconds(row, "causal"))
+
+
 def overhead(row: Row, best: dict[str, float]) -> float | None:
     """Microseconds a call above torch's own op."""
     return 1e6 * (seconds(row, OURS) - seconds(row, "torch")) if "torch" in row["sides"] else None
@@ -135,8 +143,24 @@ def _options() -> list[Floor]:
     ]
 
 
+#: Of the dense causal rate on visible cells; what is not here has cells too scattered to be held to it.
+DENSE_ENOUGH = (
+    "band of 256",
+    "band of 1,024",
+    "band of 512, both ways",
+    "chunks of 512",
+    "packed by 256",
+    "packed by 1,024",
+    "prefix LM",
+    "streaming",
+    "half padding",
+)
+
+
 def _rest() -> list[Floor]:
-    found = []
+    found = [
+        Floor(work, "of the dense causal rate", 0.7, beside_causal, {"work": work, "T": 8192}) for work in DENSE_ENOUGH
+    ]
     for dtype in ("f32", "bf16"):
         for S in (8192, 65536):
             where = {"work": "decode 32/8", "dtype": dtype, "S": S}

@@ -16,10 +16,10 @@ from torch import Tensor
 
 import headwise as hw
 from benchmarks import gate
-from benchmarks.cases import Bench
+from benchmarks.cases import Bench, visible_share
 from benchmarks.peers import Peer, Refusal, torch_op, unfused_op
 from headwise.testing.budget import allowed, fused, spacing, three_op
-from headwise.testing.calls import Call
+from headwise.testing.calls import Call, Draw
 
 __all__ = ["OURS", "Prepared", "backward", "decode", "forward", "memory", "observed", "overhead"]
 
@@ -92,6 +92,17 @@ def forward(bench: Bench, peers: Sequence[Peer]) -> Prepared:
 
 
 decode = forward
+
+
+def structured(bench: Bench, peers: Sequence[Peer]) -> Prepared:
+    """The output under a mask, beside our own causal one over all its keys; arithmetic counted cell by cell."""
+    call = bench.call()
+    (B, H, _, D), (S, E) = call.q.shape, call.v.shape[-2:]
+    square = Draw(call.q.dtype, seed=0).call(fused=True, B=B, H=H, T=S, S=S, D=D, mask=hw.Causal())
+    sides = {OURS: _ours(call), "causal": _ours(square)}
+    right = gate.judge(sides[OURS](), gate.expected(call))
+    gflop = 2 * visible_share(call) * B * H * call.q.shape[2] * S * (D + E) / 1e9
+    return Prepared(sides, {}, right, _said(call)[0], gflop)
 
 
 def overhead(bench: Bench, peers: Sequence[Peer]) -> Prepared:

@@ -72,6 +72,7 @@ SECTIONS: dict[str, Picks] = {
     "Full": lambda row: row["axes"]["work"] == "full" and "H" not in row["axes"] and row["isa"] is None,
     "Causal": lambda row: row["axes"]["work"] == "causal" and row["isa"] is None,
     "Masks and scores": _work("window 256", "alibi", "table", "documents", "padding 50 %"),
+    "Structured masks": lambda row: row["kind"] == "structured",
     "The shape of BERT": lambda row: "H" in row["axes"],
     "Forced to AVX2": lambda row: row["isa"] == "avx2",
     "Decode": lambda row: row["kind"] == "decode",

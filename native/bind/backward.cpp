@@ -28,7 +28,7 @@ void bind_backward(nb::class_<Bound> &call) {
             for (size_t n = 0; n < rules.size(); ++n)
                 back.rule[n] = plane(std::get<0>(rules[n]), std::get<1>(rules[n]), 0);
             back.sinks = pointer<float>(sinks);
-            backward(chosen(), self.call, back, threads);
+            backward(chosen(), self.in_place(), back, threads);
         },
         nb::arg("out").noconvert(), nb::arg("facts").noconvert(), nb::arg("grad_out").noconvert(),
         nb::arg("grad_lse").noconvert(), nb::arg("operands").noconvert(), nb::arg("rules").noconvert(),

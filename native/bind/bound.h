@@ -69,6 +69,13 @@ class Bound {
         return rule;
     }
 
+    // The call, for those who read keys and values at their strides only.
+    const Call &in_place() const {
+        if (call.k_store.pages || call.k_store.scales || call.v_store.pages || call.v_store.scales)
+            throw std::invalid_argument("pages and int8 are for the forward pass"); // a fault of ours, not of a user's
+        return call;
+    }
+
   private:
     std::vector<int64_t> starts;
     std::vector<int32_t> heads, order, first;

@@ -15,6 +15,7 @@ using namespace headwise;
 namespace headwise {
 void bind_backward(nb::class_<Bound> &call); // backward.cpp
 void bind_survey(nb::class_<Bound> &call);   // survey.cpp
+void bind_turn(nb::module_ &m);              // turn.cpp
 } // namespace headwise
 
 NB_MODULE(_native, m) {
@@ -44,6 +45,7 @@ NB_MODULE(_native, m) {
     nb::class_<Bound> call(m, "Call");
     bind_backward(call);
     bind_survey(call);
+    bind_turn(m);
     call.def(nb::init<const Numbers &, const Numbers &, const Numbers &, const Sizes &, double,
                       const std::vector<int64_t> &, const std::vector<int32_t> &>(),
              nb::arg("q").noconvert(), nb::arg("k").noconvert(), nb::arg("v").noconvert(), nb::arg("sizes").noconvert(),
@@ -62,10 +64,11 @@ NB_MODULE(_native, m) {
         .def("node_dense", [](Bound &self, uintptr_t cells,
                               const Strides4 &strides) { self.node(MaskKind::dense).plane = plane(cells, strides, 0); })
         .def("node_blocks",
-             [](Bound &self, uintptr_t tiles, const Strides4 &strides, int64_t size) {
+             [](Bound &self, uintptr_t tiles, const Strides4 &strides, int64_t size, int64_t placed) {
                  MaskNode &node = self.node(MaskKind::blocks);
                  node.plane = plane(tiles, strides, 0);
                  node.size = size;
+                 node.placed = placed;
              })
         .def("node_equal",
              [](Bound &self, uintptr_t q_ids, int64_t q_batch, uintptr_t k_ids, int64_t k_batch) {
@@ -85,6 +88,14 @@ NB_MODULE(_native, m) {
                  rule.batch = batch;
                  rule.head = head;
              })
+        .def("rule_slopes_at",
+             [](Bound &self, uintptr_t q_at, int64_t q_batch, uintptr_t k_at, int64_t k_batch) {
+                 Rule &rule = self.call.rule[self.call.rules - 1]; // of the slopes that were given just before
+                 rule.q_at = pointer<const double>(q_at);
+                 rule.q_batch = q_batch;
+                 rule.k_at = pointer<const double>(k_at);
+                 rule.k_batch = k_batch;
+             })
         .def("rule_table",
              [](Bound &self, uintptr_t values, int64_t head, int64_t length, int64_t zero) {
                  Rule &rule = self.rule(RuleKind::table);
@@ -95,6 +106,22 @@ NB_MODULE(_native, m) {
              })
         .def("rule_bias", [](Bound &self, uintptr_t values, const Strides4 &strides,
                              int dtype) { self.rule(RuleKind::bias).plane = plane(values, strides, dtype); })
+        .def("pages",
+             [](Bound &self, bool values, uintptr_t table, int64_t batch, int64_t size, int64_t stride) {
+                 Store &store = values ? self.call.v_store : self.call.k_store;
+                 store.pages = pointer<const int32_t>(table);
+                 store.batch = batch;
+                 store.size = size;
+                 store.stride = stride;
+             })
+        .def("scales",
+             [](Bound &self, bool values, uintptr_t scales, int64_t batch, int64_t head, int64_t row) {
+                 Store &store = values ? self.call.v_store : self.call.k_store;
+                 store.scales = pointer<const float>(scales);
+                 store.scale_batch = batch;
+                 store.scale_head = head;
+                 store.scale_row = row;
+             })
         .def("sinks", [](Bound &self, uintptr_t values) { self.call.sinks = pointer<const float>(values); })
         .def("dropout",
              [](Bound &self, uint64_t seed, uint64_t threshold, double survivor) {

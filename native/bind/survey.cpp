@@ -104,7 +104,7 @@ void bind_survey(nb::class_<Bound> &call) {
     call.def(
             "row_facts",
             [](const Bound &self, const Ranges &frame, const FactAddresses &facts, int threads) {
-                row_facts(chosen(), self.call, frame_of(frame), facts_of(facts), threads);
+                row_facts(chosen(), self.in_place(), frame_of(frame), facts_of(facts), threads);
             },
             nb::arg("frame").noconvert(), nb::arg("facts").noconvert(), nb::arg("threads").noconvert(),
             nb::call_guard<nb::gil_scoped_release>(), "Facts of the frame's rows.")
@@ -120,7 +120,7 @@ void bind_survey(nb::class_<Bound> &call) {
                 found.careful = careful;
                 found.count = int64_t(asked.questions.size());
                 found.questions = asked.questions.data();
-                survey(chosen(), self.call, found, threads);
+                survey(chosen(), self.in_place(), found, threads);
             },
             nb::arg("asked"), nb::arg("facts").noconvert(), nb::arg("known").noconvert(), nb::arg("out").noconvert(),
             nb::arg("careful").noconvert(), nb::arg("threads").noconvert(), nb::call_guard<nb::gil_scoped_release>(),

@@ -36,7 +36,7 @@ bool in_runs(const Runs &runs, int64_t b, int64_t i, int64_t j) {
     return false;
 }
 
-bool in_leaf(const MaskNode &node, int64_t b, int64_t h, int64_t i, int64_t j) {
+bool in_leaf(const MaskNode &node, int64_t b, int64_t h, int64_t i, int64_t pos, int64_t j) {
     const uint8_t *cells = static_cast<const uint8_t *>(node.plane.data);
     switch (node.kind) {
     case MaskKind::runs:
@@ -44,6 +44,8 @@ bool in_leaf(const MaskNode &node, int64_t b, int64_t h, int64_t i, int64_t j) {
     case MaskKind::dense:
         return cells[offset(node.plane, b, h, i, j)];
     case MaskKind::blocks:
+        if (node.placed && (pos < 0 || pos >= node.placed * node.size)) return false;
+        if (node.placed) i = pos;
         return cells[offset(node.plane, b, h, i / node.size, j / node.size)];
     default:
         return node.q_ids[b * node.q_batch + i] == node.k_ids[b * node.k_batch + j];
@@ -59,7 +61,7 @@ bool in_mask(const Call &call, int64_t b, int64_t h, int64_t i, int64_t j) {
     for (int32_t n = 0; n < call.nodes; ++n) {
         const MaskNode &node = call.mask[n];
         if (node.kind != MaskKind::all_of && node.kind != MaskKind::any_of) {
-            stack.push_back(in_leaf(node, b, h, i, j));
+            stack.push_back(in_leaf(node, b, h, i, pos, j));
             continue;
         }
         const bool last = stack.back();
@@ -82,7 +84,7 @@ bool apply(const Call &call, const Rule &rule, int64_t b, int64_t h, int64_t i, 
         return true;
     }
     case RuleKind::slopes:
-        added = -double(rule.values[b * rule.batch + h * rule.head]) * double(std::llabs(pos - j));
+        added = -double(rule.values[b * rule.batch + h * rule.head]) * away(call, rule, b, i, j);
         break;
     case RuleKind::table:
         added = rule.values[h * rule.head + std::clamp<int64_t>(j - pos + rule.zero, 0, rule.length - 1)];
@@ -110,6 +112,11 @@ bool survives(const Call &call, int64_t b, int64_t h, int64_t i, int64_t j) {
 }
 
 } // namespace
+
+double away(const Call &call, const Rule &rule, int64_t b, int64_t i, int64_t j) {
+    if (!rule.q_at) return double(std::llabs(call.q_start[b] + i - j));
+    return std::fabs(rule.q_at[b * rule.q_batch + i] - rule.k_at[b * rule.k_batch + j]);
+}
 
 double rounding(Dtype dtype, double x) {
     const int fraction = dtype == Dtype::f32    ? 23

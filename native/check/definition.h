@@ -67,6 +67,9 @@ struct Sum {
     Number number() const { return {value, slack + kUnit * (2 * std::sqrt(double(terms)) + 6) * size}; }
 };
 
+// How far key j is from query i, to a rule of slopes.
+double away(const Call &call, const headwise::Rule &rule, int64_t b, int64_t i, int64_t j);
+
 // Half of the distance between neighbouring numbers of the dtype around x.
 double rounding(Dtype dtype, double x);
 

@@ -63,7 +63,9 @@ void draw_leaf(Random &random, Problem &problem, MaskNode &node) {
         return;
     case MaskKind::blocks: {
         node.size = random.between(1, 19);
-        const int64_t rows = (call.T + node.size - 1) / node.size, columns = (call.S + node.size - 1) / node.size;
+        node.placed = random.chance(0.4) ? random.between(1, call.S / node.size + 2) : 0;
+        const int64_t rows = node.placed ? node.placed : (call.T + node.size - 1) / node.size,
+                      columns = (call.S + node.size - 1) / node.size;
         node.plane = draw_plane(random, problem, {call.B, call.H, rows, columns}, Dtype::f32, cell, true);
         return;
     }

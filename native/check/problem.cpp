@@ -128,6 +128,22 @@ void draw_operands(Random &random, Problem &problem) {
     call.scale = float(scales[random.below(6)]);
 }
 
+// Where queries and keys stand: anywhere, some of them on whole numbers.
+void draw_places(Random &random, Problem &problem, Rule &rule) {
+    const Call &call = problem.call;
+    const auto places = [&](int64_t count) {
+        std::vector<double> drawn;
+        while (int64_t(drawn.size()) < count)
+            drawn.push_back(random.chance(0.5) ? double(random.between(-9, 90)) : random.uniform(-9, 90));
+        return problem.keep(drawn);
+    };
+    problem.name += " placed";
+    rule.q_batch = random.chance(0.5) ? call.T : 0;
+    rule.k_batch = random.chance(0.5) ? call.S : 0;
+    rule.q_at = places((rule.q_batch ? call.B : 1) * call.T);
+    rule.k_at = places((rule.k_batch ? call.B : 1) * call.S);
+}
+
 void draw_rule(Random &random, Problem &problem) {
     Call &call = problem.call;
     Rule &rule = call.rule[call.rules++];
@@ -144,6 +160,7 @@ void draw_rule(Random &random, Problem &problem) {
         rule.batch = random.chance(0.5) ? call.H : 0;
         for (int64_t n = 0; n < (rule.batch ? call.B : 1) * call.H; ++n)
             values.push_back(float(random.uniform(-0.05, 0.3)));
+        if (random.chance(0.4)) draw_places(random, problem, rule);
         break;
     case RuleKind::table:
         problem.name += " table";
@@ -230,6 +247,7 @@ Call alone(const Call &call, int64_t b) {
         headwise::Rule &rule = one.rule[n];
         move(rule.plane, size_of(rule.plane.dtype));
         if (rule.kind == headwise::RuleKind::slopes) rule.values += b * rule.batch;
+        if (rule.q_at) rule.q_at += b * rule.q_batch, rule.k_at += b * rule.k_batch;
     }
     return one;
 }

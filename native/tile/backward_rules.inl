@@ -2,11 +2,12 @@
 
 // What a rule's parameter gets from one row of gradients: into a sum of doubles, or, where a bias has an axis of rows
 // and one of keys, into its gradient itself.
-inline void give_slopes(const Call &call, const Place &at, const float *grad, double *sum) {
-    const double near = double(at.pos - at.j0);
+inline void give_slopes(const Call &call, const Rule &rule, const Place &at, const float *grad, double *sum) {
+    const double near = rule.q_at ? rule.q_at[at.b * rule.q_batch + at.i] : double(at.pos - at.j0);
+    const double *keys = rule.q_at ? rule.k_at + at.b * rule.k_batch + at.j0 : nullptr;
     double parts[4] = {};
     for (int64_t c = at.c0; c < last_column(call, at); ++c)
-        parts[c & 3] -= double(grad[c]) * __builtin_fabs(near - double(c));
+        parts[c & 3] -= double(grad[c]) * __builtin_fabs(near - (keys ? keys[c] : double(c)));
     *sum += (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
@@ -45,7 +46,7 @@ inline void give(const Tile &tile, int32_t n, const Place &at, const float *grad
     case RuleKind::soft_cap:
         return;
     case RuleKind::slopes:
-        give_slopes(call, at, grad, sums + part * call.T + at.i);
+        give_slopes(call, call.rule[n], at, grad, sums + part * call.T + at.i);
         return;
     case RuleKind::table:
         give_table(call, call.rule[n], at, grad, sums + part * call.rule[n].length);

@@ -24,6 +24,8 @@ struct ForwardRoom {
     int32_t *strange;
     uint8_t *keep, *seen;
     Kept kept;
+    Call *staged; // the call over one block of keys and values that were laid out; null: they are read where they are
+    float *staged_keys, *staged_values;
 };
 
 inline ForwardRoom forward_room(const Call &call, int64_t rows, char *scratch, int64_t *bytes) {
@@ -41,6 +43,11 @@ inline ForwardRoom forward_room(const Call &call, int64_t rows, char *scratch, i
     w.strange = room.take<int32_t>(KEYS);
     w.keep = room.take<uint8_t>(TILE * KEYS);
     w.seen = room.take<uint8_t>(TILE * KEYS);
+    if (is_stored(call.k_store) || is_stored(call.v_store)) {
+        w.staged = room.take<Call>(1);
+        w.staged_keys = room.take<float>(KEYS * call.D);
+        w.staged_values = room.take<float>(KEYS * call.E);
+    }
     if (bytes) *bytes = room.free - scratch;
     return w;
 }
@@ -121,10 +128,13 @@ inline void keep_scores(const ForwardRoom &w, int64_t r0, int64_t n, int64_t j0,
                          w.scores + r * LINE + sight.c0, size_t(sight.c1 - sight.c0) * 4);
 }
 
-template <bool SPREAD> void forward_rows(const Call &call, ForwardRoom &w, bool few) {
+template <bool SPREAD> void forward_rows(const Call &given, ForwardRoom &w, bool few) {
     const Rows &rows = w.rows;
+    const Call &call = w.staged ? *w.staged : given;
+    if (w.staged) *w.staged = given;
     for (int64_t j0 = rows.hull.lo / KEYS * KEYS; j0 < rows.hull.hi; j0 += KEYS) {
-        const int64_t count = call.S - j0 < KEYS ? call.S - j0 : KEYS;
+        const int64_t count = given.S - j0 < KEYS ? given.S - j0 : KEYS;
+        if (w.staged) stage(given, *w.staged, rows.b, rows.kv, j0, count, w.staged_keys, w.staged_values);
         bool ready = false;
         Values values{};
         for (int64_t r0 = 0; r0 < rows.count; r0 += TILE) {

@@ -9,11 +9,13 @@ using namespace headwise;
 #include "rules.inl"
 #include "score.inl"
 #include "softmax.inl"
+#include "stage.inl"
 #include "forward.inl"
 #include "backward_tile.inl"
 #include "backward_rules.inl"
 #include "backward.inl"
 #include "survey.inl"
+#include "turn.inl"
 #include "probe.inl"
 
 constexpr int64_t ITEM = 44 * TILE; // most rows of an item: what a thread takes at a time
@@ -34,6 +36,7 @@ constexpr int64_t ITEM = 44 * TILE; // most rows of an item: what a thread takes
      write_queries,                                                                                                    \
      survey_scratch,                                                                                                   \
      survey,                                                                                                           \
+     turn,                                                                                                             \
      probe_floats,                                                                                                     \
      probe_bf16,                                                                                                       \
      probe_read}

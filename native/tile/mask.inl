@@ -36,7 +36,8 @@ inline void keep_runs(const Runs &runs, int64_t b, int64_t i, int64_t j0, int64_
     }
 }
 
-inline void keep_node(const MaskNode &node, int64_t b, int64_t h, int64_t i, int64_t j0, int64_t count, uint8_t *keep) {
+inline void keep_node(const MaskNode &node, int64_t b, int64_t h, int64_t i, int64_t pos, int64_t j0, int64_t count,
+                      uint8_t *keep) {
     const Plane &plane = node.plane;
     const uint8_t *cells = static_cast<const uint8_t *>(plane.data) + b * plane.batch + h * plane.head;
     switch (node.kind) {
@@ -48,6 +49,13 @@ inline void keep_node(const MaskNode &node, int64_t b, int64_t h, int64_t i, int
         for (int64_t j = 0; j < count; ++j) keep[j] = cells[j * plane.column] != 0;
         return;
     case MaskKind::blocks:
+        if (node.placed) {
+            if (pos < 0 || pos / node.size >= node.placed) {
+                __builtin_memset(keep, 0, size_t(count));
+                return;
+            }
+            i = pos;
+        }
         cells += i / node.size * plane.row;
         for (int64_t j = 0; j < count;) {
             const int64_t tile = (j0 + j) / node.size, left = (tile + 1) * node.size - (j0 + j);
@@ -79,7 +87,7 @@ inline void keep_row(const Call &call, int64_t b, int64_t h, int64_t i, Span spa
         for (int32_t n = 0; n < call.nodes; ++n) {
             const MaskNode &node = call.mask[n];
             if (node.kind != MaskKind::all_of && node.kind != MaskKind::any_of) {
-                keep_node(node, b, h, i, j0, count, stack[top++]);
+                keep_node(node, b, h, i, call.q_start[b] + i, j0, count, stack[top++]);
                 continue;
             }
             --top;
@@ -106,12 +114,27 @@ struct Sight {
     bool cells;     // `keep` [rows][KEYS] says which
 };
 
+// The columns of a block that a row may see: of its span, what its runs reach.
+inline Span part_of(const Call &call, int64_t b, int64_t i, Span span, int64_t j0, int64_t count) {
+    const Span part = meet({span.lo - j0, span.hi - j0}, {0, count});
+    if (call.runs.count < 2 || part.lo >= part.hi) return part;
+    const int64_t first = b * call.runs.batch + i * call.runs.row;
+    Span hull{count, 0};
+    for (int32_t k = 0; k < call.runs.count; ++k) {
+        const Span run = meet({call.runs.lo[first + k] - j0, call.runs.hi[first + k] - j0}, part);
+        if (run.lo >= run.hi) continue;
+        if (run.lo < hull.lo) hull.lo = run.lo;
+        if (run.hi > hull.hi) hull.hi = run.hi;
+    }
+    return hull;
+}
+
 // Rows [0, rows) of a tile with their spans, against the block of `count` keys that begins at j0.
 inline Sight sight_of(const Call &call, int64_t b, const int32_t *head, const int32_t *query, const Span *spans,
                       int64_t rows, int64_t j0, int64_t count, uint8_t *keep) {
     int64_t lo = count, hi = 0, last_lo = 0, first_hi = count;
     for (int64_t r = 0; r < rows; ++r) {
-        const Span part = meet({spans[r].lo - j0, spans[r].hi - j0}, {0, count});
+        const Span part = part_of(call, b, query[r], spans[r], j0, count);
         if (part.lo >= part.hi) {
             last_lo = count;
             continue;
@@ -125,18 +148,21 @@ inline Sight sight_of(const Call &call, int64_t b, const int32_t *head, const in
     Sight sight{lo / PANEL * PANEL, up(hi, LANES), false, false};
     sight.whole = last_lo <= sight.c0 && first_hi >= sight.c1;
     if (!has_holes(call)) return sight;
-    bool any = false, all = sight.whole;
+    uint8_t some[KEYS] = {}; // whether some row sees a column
     for (int64_t r = 0; r < rows; ++r) {
         uint8_t *row = keep + r * KEYS;
         keep_row(call, b, head[r], query[r], spans[r], j0, count, row);
-        uint8_t some = 0, every = 1;
-        for (int64_t j = lo; j < hi; ++j) some |= row[j], every &= row[j];
-        any |= some != 0;
-        all &= every != 0;
+        for (int64_t j = lo; j < hi; ++j) some[j] |= row[j];
     }
-    if (!any) return {0, 0, false, false};
-    sight.whole = all;
-    sight.cells = !all;
+    while (lo < hi && !some[lo]) ++lo;
+    while (lo < hi && !some[hi - 1]) --hi;
+    if (lo >= hi) return {0, 0, false, false};
+    sight = {lo / PANEL * PANEL, up(hi, LANES), false, false};
+    uint8_t every = sight.c1 <= count;
+    for (int64_t r = 0; every && r < rows; ++r)
+        for (int64_t j = sight.c0; j < sight.c1; ++j) every &= keep[r * KEYS + j];
+    sight.whole = every;
+    sight.cells = !every;
     return sight;
 }
 

@@ -37,8 +37,13 @@ inline void add_bias(const Call &call, const Plane &plane, const Place &at, floa
     for (int64_t c = at.c0; c < end; ++c) s[c] = biased(s[c], plane_at(plane, row + c * plane.column));
 }
 
-inline void add_slopes(const Rule &rule, const Place &at, float *s) {
+inline void add_slopes(const Call &call, const Rule &rule, const Place &at, float *s) {
     const float slope = rule.values[at.b * rule.batch + at.h * rule.head];
+    if (rule.q_at) {
+        const double from = rule.q_at[at.b * rule.q_batch + at.i], *keys = rule.k_at + at.b * rule.k_batch + at.j0;
+        for (int64_t c = at.c0; c < last_column(call, at); ++c) s[c] -= slope * float(__builtin_fabs(from - keys[c]));
+        return;
+    }
     const int64_t from = at.pos - at.j0; // |pos - j| of column c is |from - c|
     if (from > 1 << 30 || from < -(1 << 30)) {
         for (int64_t c = at.c0; c < at.c1; ++c) s[c] -= slope * float(from > c ? from - c : c - from);
@@ -73,7 +78,7 @@ inline void apply_rule(const Call &call, const Rule &rule, const Place &at, floa
         cap(rule.cap, at, s);
         return;
     case RuleKind::slopes:
-        add_slopes(rule, at, s);
+        add_slopes(call, rule, at, s);
         return;
     case RuleKind::table:
         add_table(rule, at, s);

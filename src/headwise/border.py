@@ -28,7 +28,7 @@ from headwise.spec.dropout import draw_seed
 from headwise.spec.encoding import Encoded, decode, encode, unencodable
 from headwise.tracing import number
 
-__all__ = ["obstacle", "traced"]
+__all__ = ["asked_of", "obstacle", "traced"]
 
 _LIBRARY = torch.library.Library("headwise", "DEF")
 _ASKED = "Tensor[] conditions, Tensor[] parameters, Tensor? seed, str words, SymInt[] ints, float[] floats, str backend"
@@ -82,8 +82,13 @@ class _Asked(NamedTuple):
         return plan if self.seed is None else replace(plan, seed=number(self.seed))
 
 
+def asked_of(rest: Any) -> _Asked:
+    """What the operator's arguments behind q, k and v say."""
+    return _Asked(*rest)
+
+
 def _attention(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    asked = _Asked(*rest)
+    asked = asked_of(rest)
     plan = asked.plan(q, k, v)
     backend = choose("attention", plan, asked.backend or None)
     with as_given(q.device), torch.no_grad():

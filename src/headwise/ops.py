@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.backends import Backend, Blocked, Reference, Result, all_reasons, choose, quick, running
+from headwise.backends import Backend, Blocked, Reference, Result, all_reasons, choose, quick, running, stored
 from headwise.backends.tiling import tiles_counted
 from headwise.border import obstacle, traced
 from headwise.errors import UnsupportedError, sentence
@@ -17,7 +17,7 @@ from headwise.gradients import computed, detached
 from headwise.pattern import Pattern, answer
 from headwise.plan import Plan, check_devices, check_gate, make_plan
 from headwise.products import as_given
-from headwise.spec import AttentionSpec, Causal, Mask, Rules, Window
+from headwise.spec import AttentionSpec, Causal, Mask, Rules, Stored, Window
 from headwise.spec.checks import FAR
 from headwise.tracing import break_graph, followed, uncompiled
 
@@ -78,8 +78,8 @@ class Explanation:
 
 def attention(
     q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    k: Tensor | Stored,
+    v: Tensor | Stored,
     *,
     mask: Mask | None = None,
     scores: Sequence[Rules] = (),
@@ -97,7 +97,7 @@ def attention(
         q: queries [B, H, T, D], float16, bfloat16, float32 or float64; any strides.
         k: keys [B, Hk, S, D]; query head h reads key head h // (H / Hk), so Hk = H is plain multi-head attention,
             Hk < H grouped, Hk = 1 multi-query.
-        v: values [B, Hk, S, E].
+        v: values [B, Hk, S, E]. Keys and values may also be stored otherwise: ``Paged``, ``Quantised``.
         mask: which keys a query may attend to, True = may; masks combine with & and |. None = all.
         scores: score rules, applied in order before the mask.
         scale: factor on q.k; None = 1/sqrt(D).
@@ -130,17 +130,22 @@ def attention(
         if out is not None:
             return out
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
-    if followed(q, k, v):
-        return _followed(q, k, v, spec, backend)
-    return _attention(q, k, v, spec, backend)
+    if isinstance(k, Stored) or isinstance(v, Stored):
+        out = _stored(q, k, v, spec, backend)
+        if out is not None:
+            return out
+    keys, values = _dense(k), _dense(v)
+    if followed(q, keys, values):
+        return _followed(q, keys, values, spec, backend)
+    return _attention(q, keys, values, spec, backend)
 
 
 # A Pattern is a lazy object of Python and an observer any object whose methods see tiles: no graph holds them.
 @uncompiled("attend: a pattern and the answers of observers are no tensors, which torch.compile cannot put in a graph")
 def attend(
     q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    k: Tensor | Stored,
+    v: Tensor | Stored,
     *,
     mask: Mask | None = None,
     scores: Sequence[Rules] = (),
@@ -176,7 +181,7 @@ def attend(
         tensor([0.3333, 0.3333, 0.3333])
     """
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
-    plan = make_plan("attend", q, k, v, spec, observe)
+    plan = make_plan("attend", q, _dense(k), _dense(v), spec, observe)
     out, lse, result = _run("attend", plan, backend)
     bare = detached(plan)
     facts = None if result.facts is None else type(result.facts)(*(fact.detach() for fact in result.facts))
@@ -190,8 +195,8 @@ def attend(
 @uncompiled("explain: an explanation is no tensor, which torch.compile cannot put in a graph")
 def explain(
     q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    k: Tensor | Stored,
+    v: Tensor | Stored,
     *,
     mask: Mask | None = None,
     scores: Sequence[Rules] = (),
@@ -222,7 +227,7 @@ def explain(
         "torch's kernel has no sinks"
     """
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
-    plan = make_plan("explain", q, k, v, spec, observe, draw=False)
+    plan = make_plan("explain", q, _dense(k), _dense(v), spec, observe, draw=False)
     chosen = choose("explain", plan, backend).name
     used, total, visible = tiles_counted(plan)
     return Explanation(chosen, all_reasons(plan), (used, total), visible, _cost(plan, visible, chosen))
@@ -294,6 +299,31 @@ def _quick(
     if kind is Window and (mask.before or 0) <= FAR and (mask.after or 0) <= FAR:
         return quick(q, k, v, scale, mask.before, mask.after, q_start)
     return None
+
+
+def _dense(x: Any) -> Any:
+    return x.dense() if isinstance(x, Stored) else x
+
+
+def _blank(x: Any) -> Any:
+    return x.blank() if isinstance(x, Stored) else x
+
+
+def _stored(
+    q: Tensor, k: Tensor | Stored, v: Tensor | Stored, spec: AttentionSpec, backend: BackendLike
+) -> Tensor | None:
+    """The output over stored keys or values, read as they lie; None where that cannot be, so that they are made dense.
+
+    Whatever else there is to check, a plan over blanks of their shapes checks.
+    """
+    given = [x for x in (q, k, v) if isinstance(x, Tensor)]
+    if backend not in (None, "native") or spec.dropout or followed(*given):
+        return None
+    plan = make_plan("attention", q, _blank(k), _blank(v), spec)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (*given, *plan.parameters)):
+        return None
+    out = stored(plan, k, v)
+    return out if out is None or spec.gate is None else _gated(out, spec.gate, plan.dtype)
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: BackendLike) -> Tensor:

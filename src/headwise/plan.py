@@ -128,16 +128,18 @@ class Plan:
     def cloned(self) -> Plan:
         """The same plan over copies of all its tensors."""
         mask, start = self.spec.mask, self.geometry.q_start
-        spec = replace(self.spec, mask=None if mask is None else mask.mapped(Tensor.clone))
+        scores = tuple(rule.mapped(Tensor.clone) for rule in self.spec.scores)
+        spec = replace(self.spec, mask=None if mask is None else mask.mapped(Tensor.clone), scores=scores)
         geometry = replace(self.geometry, q_start=start.clone() if isinstance(start, Tensor) else start)
         v = None if self.v is None else self.v.clone()
         plan = replace(self, spec=spec, geometry=geometry)
         return plan.rebind(self.q.clone(), self.k.clone(), v, [p.clone() for p in self.parameters])
 
     def conditions(self) -> tuple[Tensor, ...]:
-        """The tensors that say which cells are visible; none of them carries a gradient."""
+        """The tensors that say what is visible and where things stand; none of them carries a gradient."""
         start = () if not isinstance(self.geometry.q_start, Tensor) else (self.geometry.q_start,)
-        return (() if self.spec.mask is None else self.spec.mask.tensors()) + start
+        rules = tuple(tensor for rule in self.spec.scores for tensor in rule.conditions())
+        return (() if self.spec.mask is None else self.spec.mask.tensors()) + rules + start
 
     def tensors(self) -> list[Tensor]:
         """Every tensor that the pattern depends on, and its values."""
@@ -341,7 +343,10 @@ def _check_options(call: _Call, spec: AttentionSpec, geometry: Geometry) -> None
     _check_vector(call, "gate", spec.gate, ((H,), (B, H), (B, H, T)))
     held = [] if spec.mask is None else [("the mask", tensor) for tensor in spec.mask.tensors()]
     held += [
-        (type(rule).__name__, tensor) for rule in spec.scores for tensor in (rule.parameter(),) if tensor is not None
+        (type(rule).__name__, tensor)
+        for rule in spec.scores
+        for tensor in (rule.parameter(), *rule.conditions())
+        if tensor is not None
     ]
     for name, tensor in held:
         if tensor.device != geometry.device:

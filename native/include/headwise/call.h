@@ -17,6 +17,18 @@ struct Operand {
     Dtype dtype;
 };
 
+// How the rows of keys or values are found that do not lie at their strides.
+struct Store {
+    // In pages of `size` rows, `stride` elements apart: row j of batch row b is row j % size of page
+    // pages[b * batch + j / size]. Null: not in pages.
+    const int32_t *pages;
+    int64_t batch, size, stride;
+    // As int8, row (b, h, j) times scales[b * scale_batch + h * scale_head + j * scale_row]; its operand's dtype is
+    // then f32, as which it is read. Null: not int8.
+    const float *scales;
+    int64_t scale_batch, scale_head, scale_row;
+};
+
 // Anything that is read at (batch, head, query, key): a bias or a mask, with free strides.
 struct Plane {
     const void *data;
@@ -39,6 +51,7 @@ struct MaskNode {
     Runs runs;                    // runs
     Plane plane;                  // dense: bytes; blocks: bytes of tiles, row and column strides are a tile's
     int64_t size;                 // blocks: rows and keys of a tile
+    int64_t placed;               // blocks: 0: rows of tiles count queries; else positions, and so many rows there are
     const int64_t *q_ids, *k_ids; // equal: visible where q_ids[b, i] == k_ids[b, j]
     int64_t q_batch, k_batch;     // strides of the batch axis of both
 };
@@ -47,8 +60,12 @@ enum class RuleKind : int32_t { soft_cap, slopes, table, bias };
 
 struct Rule {
     RuleKind kind;
-    float cap;            // soft_cap: cap * tanh(score / cap)
-    const float *values;  // slopes [B or 1, H], table [H, length]
+    float cap;           // soft_cap: cap * tanh(score / cap)
+    const float *values; // slopes [B or 1, H], table [H, length]
+    // slopes: where query i and key j of batch row b stand, q_at[b * q_batch + i] and k_at[b * k_batch + j]; null: at
+    // pos and j.
+    const double *q_at, *k_at;
+    int64_t q_batch, k_batch;
     int64_t batch, head;  // strides of values
     int64_t length, zero; // table: adds values[h, clamp(j - pos + zero, 0, length - 1)]
     Plane plane;          // bias; -inf hides a cell for good
@@ -63,7 +80,8 @@ constexpr int64_t kFar = 1LL << 41; // further than any position: a side of the 
 
 struct Call {
     int64_t B, H, Hk, T, S, D, E;
-    Operand q, k, v; // v.data is null for a bare pattern
+    Operand q, k, v;        // v.data is null for a bare pattern
+    Store k_store, v_store; // the forward pass alone knows them
     float scale;
     const int32_t *kv_heads; // [H] the key/value head of each query head
     // Query heads grouped by the key/value head that they read: those of kv are order[first[kv] .. first[kv + 1]).

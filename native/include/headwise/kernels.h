@@ -2,6 +2,7 @@
 #pragma once
 #include <headwise/call.h>
 #include <headwise/survey.h>
+#include <headwise/turn.h>
 
 namespace headwise {
 
@@ -62,6 +63,9 @@ struct Kernels {
     // Shows one stretch of a pattern to all questions of a survey; scratch for one of so many heads.
     int64_t (*survey_scratch)(const Call &call, const Survey &survey, int64_t heads);
     void (*survey)(const Call &call, const Survey &survey, const Stretch &stretch, void *scratch);
+
+    // Rotary embedding of rows [first, last) of (b, h).
+    void (*turn)(const Turn &turn, int64_t b, int64_t h, int64_t first, int64_t last);
 
     // Probes of the machine: rounds of multiply-adds in the fastest form for float32 and for bf16 (how many operations
     // they were), and a read of so many floats.

@@ -25,7 +25,9 @@ __all__ = [
     "choose",
     "quick",
     "running",
+    "stored",
     "survey",
+    "turn",
 ]
 
 RESERVED = {
@@ -35,7 +37,7 @@ RESERVED = {
 
 
 try:
-    from headwise.backends.native import Native, quick, running
+    from headwise.backends.native import Native, quick, running, stored, turn
 except ImportError as error:  # installed where there was no compiler
     RESERVED["native"] = (
         f"the native CPU kernels are not here ({error}); with a C++17 compiler and Python's headers,"
@@ -50,6 +52,12 @@ except ImportError as error:  # installed where there was no compiler
     def running() -> str:
         """No kernels run."""
         return "no kernels"
+
+    def stored(*_: Any) -> None:  # type: ignore[misc]
+        """Nothing is read as it lies without the kernels."""
+
+    def turn(*_: Any) -> None:  # type: ignore[misc]
+        """Nothing turns without the kernels."""
 else:
     _NATIVE = (Native(),)
 

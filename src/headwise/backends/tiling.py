@@ -137,10 +137,13 @@ def tiles_counted(plan: Plan) -> tuple[int, int, int]:
         cells += plan.intervals.count(slice(0, g.B), rows)
         alive = lo < hi
         # For each block of rows, +1 where a run's first tile begins and -1 behind its last: tiles with a sum above 0.
-        block = torch.arange(span(rows), device=lo.device) // ROWS
-        marks = torch.zeros((lo.shape[0], int(block[-1]) + 1, across + 1), dtype=torch.int32, device=lo.device)
-        for ends, step in ((lo // KEYS, 1), (-(-hi // KEYS), -1)):
-            b, n, k = alive.nonzero(as_tuple=True)
-            marks.index_put_((b, block[n], ends[b, n, k]), torch.tensor(step, dtype=torch.int32), accumulate=True)
-        used += int((marks.cumsum(-1) > 0).sum()) * (g.B if lo.shape[0] == 1 else 1)
+        blocks = -(-span(rows) // ROWS)
+        block = torch.arange(span(rows), device=lo.device)[:, None] // ROWS
+        line = (block + blocks * torch.arange(lo.shape[0], device=lo.device)[:, None, None]) * (across + 1)
+        begin, behind = (
+            torch.bincount((line + ends)[alive], minlength=lo.shape[0] * blocks * (across + 1))
+            for ends in (lo // KEYS, -(-hi // KEYS))
+        )
+        seen = (begin - behind).view(-1, across + 1).cumsum(-1) > 0
+        used += int(seen.sum()) * (g.B if lo.shape[0] == 1 else 1)
     return used, g.B * -(-g.T // ROWS) * across, cells

@@ -1,11 +1,15 @@
 """What attention is asked for: masks, score rules and options, as small frozen values."""
 
+from headwise.spec import recipes
 from headwise.spec.attention import AttentionSpec
+from headwise.spec.distance import Alibi, RelativeBias
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals
 from headwise.spec.masks import And, Mask, Or
 from headwise.spec.positions import Causal, Chunks, Prefix, Window
-from headwise.spec.scores import Alibi, Bias, RelativeBias, Rules, ScoreRule, SoftCap
+from headwise.spec.scores import Bias, Rules, ScoreRule, SoftCap
+from headwise.spec.sparse import Global, Strided, Tree
+from headwise.spec.stored import Paged, Quantised, Stored
 from headwise.spec.tokens import Documents, Padding
 from headwise.spec.written import Blocks, Dense, Rule
 
@@ -21,15 +25,22 @@ __all__ = [
     "Dense",
     "Documents",
     "Geometry",
+    "Global",
     "Intervals",
     "Mask",
     "Or",
     "Padding",
+    "Paged",
     "Prefix",
+    "Quantised",
     "RelativeBias",
     "Rule",
     "Rules",
     "ScoreRule",
     "SoftCap",
+    "Stored",
+    "Strided",
+    "Tree",
     "Window",
+    "recipes",
 ]

@@ -18,6 +18,7 @@ __all__ = [
     "broadcastable",
     "column",
     "fits",
+    "float_tensor",
     "int_vector",
     "is_integer",
     "of_class",
@@ -74,6 +75,15 @@ def bool_only(who: str, name: str, value: Any, letters: str) -> None:
     )
 
 
+def float_tensor(who: str, name: str, value: Any, letters: str) -> None:
+    """Checks that a parameter is a float tensor."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return
+    found = value.dtype if isinstance(value, Tensor) else type(value).__name__
+    todo = "A bool keep-mask goes in mask=hw.Dense(keep)." if who == "Bias" else ""
+    raise SpecError(sentence(who, f"{name} is {found}", f"it is a float tensor [{letters}]", todo=todo))
+
+
 def fits(who: str, name: str, value: Tensor, want: Sequence[int], letters: str) -> None:
     """Checks a shape exactly."""
     if tuple(value.shape) == tuple(want):
@@ -103,7 +113,8 @@ def broadcastable(who: str, name: str, value: Tensor, geometry: Geometry) -> Non
 def column(value: int | Tensor, geometry: Geometry) -> Tensor:
     """An int or a tensor [B] as int64 [B or 1, 1]."""
     if isinstance(value, int):
-        value = max(-FAR, min(value, FAR))
+        # torch.full, which a tracer sees as an operation; a tensor made from data would be a constant of its own.
+        return torch.full((1, 1), max(-FAR, min(value, FAR)), dtype=torch.int64, device=geometry.device)
     return torch.as_tensor(value, dtype=torch.int64, device=geometry.device).reshape(-1, 1)
 
 

@@ -13,15 +13,18 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from headwise.spec.attention import AttentionSpec
+from headwise.spec.distance import Alibi, RelativeBias
 from headwise.spec.masks import And, Mask, Or
 from headwise.spec.positions import Causal, Chunks, Prefix, Window
-from headwise.spec.scores import Alibi, Bias, RelativeBias, Rules, SoftCap
+from headwise.spec.scores import Bias, Rules, SoftCap
+from headwise.spec.sparse import Global, Strided, Tree
 from headwise.spec.tokens import Documents, Padding
 from headwise.spec.written import Blocks, Dense
 
 __all__ = ["FIELDS", "Encoded", "decode", "encode", "unencodable"]
 
-#: What each class holds, in the order of its constructor. One that is not here, or holds a function, has no encoding.
+#: What each class holds, in the order of its constructor, a rule's parameter first. One that is not here, or holds a
+#: function, has no encoding.
 FIELDS: dict[type, tuple[str, ...]] = {
     And: ("masks",),
     Or: ("masks",),
@@ -31,10 +34,13 @@ FIELDS: dict[type, tuple[str, ...]] = {
     Chunks: ("size", "start"),
     Padding: ("keep_or_lengths", "queries"),
     Documents: ("ids", "key_ids"),
-    Blocks: ("keep_tiles", "size"),
+    Blocks: ("keep_tiles", "size", "align"),
     Dense: ("keep_cells",),
+    Global: ("tokens",),
+    Strided: ("step",),
+    Tree: ("parents",),
     SoftCap: ("cap",),
-    Alibi: ("slopes",),
+    Alibi: ("slopes", "positions", "key_positions"),
     RelativeBias: ("table", "zero"),
     Bias: ("tensor",),
 }
@@ -47,8 +53,8 @@ class Encoded(NamedTuple):
     Attributes:
         words: class names and kinds of values.
         ints, floats: the numbers, in order.
-        conditions: tensors that say what is visible, those of the mask and then q_start.
-        parameters: tensors that may carry a gradient, those of the score rules and then the sinks.
+        conditions: tensors that say what is visible and where things stand, of the mask, the score rules and q_start.
+        parameters: tensors that may carry a gradient, one of a score rule, and then the sinks.
     """
 
     words: str
@@ -110,7 +116,10 @@ def _written(value: Any, into: Encoded, tensors: list[Tensor]) -> str:
     if isinstance(value, tuple):
         return " ".join([f"[{len(value)}"] + [_written(one, into, tensors) for one in value])
     kind = type(value)
-    held = [_written(getattr(value, name), into, tensors) for name in FIELDS[kind]]
+    held = [
+        _written(getattr(value, name), into, tensors if n == 0 else into.conditions)
+        for n, name in enumerate(FIELDS[kind])
+    ]
     return " ".join([kind.__name__, *held])
 
 
@@ -134,7 +143,7 @@ def decode(encoded: Encoded) -> AttentionSpec:
         if word[0] == "[":
             return tuple(read(tensors) for _ in range(int(word[1:])))
         kind = _NAMED[word]
-        return kind(*(read(tensors) for _ in FIELDS[kind]))
+        return kind(*(read(conditions if n else tensors) for n in range(len(FIELDS[kind]))))
 
     return AttentionSpec(
         mask=read(conditions),

@@ -129,12 +129,17 @@ class Intervals:
     def count(self, batch: slice, rows: slice) -> int:
         """Cells inside the runs of a block, overlaps counted once, per head."""
         lo, hi = self.bounds(batch, rows)
-        lo, order = lo.sort(dim=-1)
-        hi = hi.gather(-1, order)
-        reach = torch.cummax(hi, dim=-1).values
-        before = torch.nn.functional.pad(reach[..., :-1], (1, 0))
-        covered = (hi - torch.maximum(lo, before)).clamp(min=0)
-        return int(covered.sum()) * ((batch.stop - batch.start) if lo.shape[0] == 1 else 1)
+        left = list(zip(lo.unbind(-1), hi.unbind(-1), strict=True))
+        covered, reach = 0, torch.zeros_like(lo[..., 0])
+        while left:  # whole columns are compared and exchanged: sorting a few runs a row takes longer
+            low, high = left.pop()
+            for n, (other_low, other_high) in enumerate(left):
+                later = other_low > low
+                left[n] = torch.where(later, other_low, low), torch.where(later, other_high, high)
+                low, high = torch.where(later, low, other_low), torch.where(later, high, other_high)
+            covered += int((high - torch.maximum(low, reach)).clamp(min=0).sum())
+            reach = torch.maximum(reach, high)
+        return covered * ((batch.stop - batch.start) if lo.shape[0] == 1 else 1)
 
 
 def _alive(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,6 +148,8 @@ def _alive(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
         return lo, hi
     alive = lo < hi
     most = max(1, int(alive.sum(-1).max())) if alive.numel() else 1
+    if most == lo.shape[-1]:
+        return lo, hi
     order = (~alive).to(torch.int8).argsort(dim=-1, stable=True)[..., :most]
     alive, lo, hi = (x.gather(-1, order) for x in (alive, lo, hi))
     return torch.where(alive, lo, 0), torch.where(alive, hi, 0)

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from headwise.errors import SpecError, sentence
 from headwise.spec.checks import of_class
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals
+from headwise.spec.picture import picture_of
 
 __all__ = ["And", "Mask", "Or"]
 
@@ -44,6 +46,71 @@ class Mask:
 
     def check(self, geometry: Geometry) -> None:
         """Raises ShapeError where the mask does not fit the call."""
+
+    def sizes(self) -> dict[str, int]:
+        """The sizes of a call that the mask's tensors tell, by NOTATION's letters."""
+        return {}
+
+    def show(
+        self,
+        T: int | None = None,
+        S: int | None = None,
+        *,
+        q_start: int | Tensor | None = None,
+        batch: int = 0,
+        head: int = 0,
+        height: int = 24,
+        width: int = 64,
+    ) -> None:
+        """Prints which keys (across) each query (down) may attend to.
+
+        A full character is visible, a dot is hidden. More queries or keys than fit are put together: the shade of a
+        character is about the share of its cells that are visible, found from a few of them, so a picture of any
+        length costs what a picture of this size costs.
+
+        Args:
+            T: queries; None = as many as the mask's tensors say, or as there are keys, or 16.
+            S: keys; None = as many as the mask's tensors say, or as there are queries.
+            q_start: position of query 0, an int or integer [B]; None = S - T.
+            batch: the batch row to show.
+            head: the query head to show.
+            height: lines at most.
+            width: characters of a line at most.
+
+        Raises:
+            ShapeError: the mask does not fit T and S.
+            SpecError: a size, or a batch row or head that the mask does not have.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> (hw.Causal() & hw.Window(before=2)).show(4, S=7)
+            ·███···
+            ··███··
+            ···███·
+            ····███
+            >>> hw.Causal().show(1_000_000, height=3, width=12)
+            ▓▒▒░········
+            ████▓▒▒░····
+            ████████▓▒▒░
+            1000000 queries down, 1000000 keys across; one character is 333334 x 83334
+        """
+        told = self.sizes()
+        for name, value, least in (("T", T, 0), ("S", S, 0), ("batch", batch, 0), ("head", head, 0)):
+            _whole(name, value, least)
+        _whole("height", height, 1)
+        _whole("width", width, 1)
+        T = T if T is not None else told.get("T", S if S is not None else told.get("S", 16))
+        S = S if S is not None else told.get("S", T)
+        starts = len(q_start) if isinstance(q_start, Tensor) and q_start.dim() else None
+        B, H = told.get("B", starts or batch + 1), told.get("H", head + 1)
+        for name, at, count in (("batch", batch, B), ("head", head, H)):
+            if at >= count:
+                raise SpecError(sentence("show", f"{name} is {at}", f"the mask holds {count} of them, from 0"))
+        device = next((tensor.device for tensor in self.tensors()), torch.device("cpu"))
+        start = q_start if q_start is not None else S - T
+        geometry = Geometry(B, H, H, T, S, 1, 1, start.long() if isinstance(start, Tensor) else start, device)
+        self.check(geometry)
+        print(picture_of(self, geometry, batch, head, height, width))  # noqa: T201  (what it is for)
 
     def parts(self) -> tuple[Mask, ...]:
         """The single masks that this one combines; a single mask is its own only part."""
@@ -88,6 +155,13 @@ def with_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     return fresh
 
 
+def _whole(name: str, value: int | None, least: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SpecError(sentence("show", f"{name} is {value!r}", f"it is an int of at least {least}"))
+
+
 def _a_mask(value: Any, sign: str) -> Mask:
     if isinstance(value, Mask):
         return value
@@ -111,6 +185,9 @@ class _Combined(Mask):
     def check(self, geometry: Geometry) -> None:
         for mask in self.masks:
             mask.check(geometry)
+
+    def sizes(self) -> dict[str, int]:
+        return {letter: size for mask in reversed(self.masks) for letter, size in mask.sizes().items()}
 
     def parts(self) -> tuple[Mask, ...]:
         return tuple(part for mask in self.masks for part in mask.parts())

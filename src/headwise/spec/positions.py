@@ -136,6 +136,9 @@ class Prefix(Mask):
     def per_batch(self) -> bool:  # type: ignore[override]
         return isinstance(self.lengths, Tensor)
 
+    def sizes(self) -> dict[str, int]:
+        return {"B": len(self.lengths)} if isinstance(self.lengths, Tensor) else {}
+
     def check(self, geometry: Geometry) -> None:
         int_vector("Prefix", "lengths", self.lengths, geometry)
 
@@ -178,6 +181,9 @@ class Chunks(Mask):
     @property
     def per_batch(self) -> bool:  # type: ignore[override]
         return isinstance(self.start, Tensor)
+
+    def sizes(self) -> dict[str, int]:
+        return {"B": len(self.start)} if isinstance(self.start, Tensor) else {}
 
     def check(self, geometry: Geometry) -> None:
         int_vector("Chunks", "start", self.start, geometry)

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import FAR, broadcastable, takes
+from headwise.spec.checks import broadcastable, float_tensor, takes
 from headwise.spec.geometry import Cells, Geometry
 
-__all__ = ["Alibi", "Bias", "RelativeBias", "Rules", "ScoreRule", "SoftCap"]
+__all__ = ["Bias", "Rules", "ScoreRule", "SoftCap"]
 
 
 class Rules:
@@ -44,20 +43,20 @@ class Rules:
         """The tensor that may carry a gradient, if the rule has one."""
         return None
 
+    def conditions(self) -> tuple[Tensor, ...]:
+        """Tensors besides the parameter that the rule reads; none of them carries a gradient."""
+        return ()
+
+    def mapped(self, fn: Callable[[Tensor], Tensor]) -> Rules:
+        """The same rule over other conditions: each is replaced by ``fn`` of it."""
+        return self
+
     def check(self, geometry: Geometry) -> None:
         """Raises ShapeError where the rule does not fit the call."""
 
     def with_parameter(self, tensor: Tensor) -> Rules:
         """The same rule with its tensor replaced."""
         raise NotImplementedError
-
-
-def _float_tensor(who: str, name: str, value: Any, letters: str) -> None:
-    if isinstance(value, Tensor) and value.is_floating_point():
-        return
-    found = value.dtype if isinstance(value, Tensor) else type(value).__name__
-    todo = "A bool keep-mask goes in mask=hw.Dense(keep)." if who == "Bias" else ""
-    raise SpecError(sentence(who, f"{name} is {found}", f"it is a float tensor [{letters}]", todo=todo))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,129 +90,6 @@ class SoftCap(Rules):
 
 
 @dataclass(frozen=True, eq=False)
-class Alibi(Rules):
-    """Adds ``-slope[h] * |pos_i - j|``.
-
-    Args:
-        slopes: float [H] or [B, H].
-
-    Source: Press et al. 2022, "Train Short, Test Long" (arXiv 2108.12409).
-
-    Example:
-        >>> import torch, headwise as hw
-        >>> x = torch.zeros(1, 1, 2, 4)
-        >>> hw.Pattern(x, x, scores=(hw.Alibi(torch.tensor([1.0])),))[0, 0]
-        tensor([[0.7311, 0.2689],
-                [0.2689, 0.7311]])
-    """
-
-    slopes: Tensor
-
-    def __post_init__(self) -> None:
-        _float_tensor("Alibi", "slopes", self.slopes, "H")
-
-    def check(self, geometry: Geometry) -> None:
-        if tuple(self.slopes.shape) not in ((geometry.H,), (geometry.B, geometry.H)):
-            raise ShapeError(
-                sentence(
-                    "Alibi",
-                    "slopes does not fit the call",
-                    f"it is [H={geometry.H}] or [B={geometry.B},H={geometry.H}]",
-                    axes("slopes", self.slopes, "B H"),
-                )
-            )
-
-    def parameter(self) -> Tensor:
-        return self.slopes
-
-    def with_parameter(self, tensor: Tensor) -> Alibi:
-        return Alibi(tensor)
-
-    def apply(self, score: Tensor, cells: Cells) -> Tensor:
-        slopes = cells.part_of(self.slopes[..., None, None]).to(score.dtype)
-        return score - slopes * (cells.pos - cells.j).abs().to(score.dtype)
-
-    def pull(self, grad: Tensor, before: Tensor, after: Tensor, cells: Cells, into: Tensor | None) -> Tensor:
-        if into is not None:
-            slope = -(grad * (cells.pos - cells.j).abs().to(grad.dtype)).sum((-2, -1))
-            if into.dim() == 1:
-                into[cells.heads] += slope.sum(0)
-            else:
-                into[cells.batch, cells.heads] += slope
-        return grad
-
-
-@dataclass(frozen=True, eq=False)
-class RelativeBias(Rules):
-    """Adds ``table[h, clamp(j - pos_i + zero, 0, R - 1)]``: one number a head and distance.
-
-    Args:
-        table: float [H, R].
-        zero: the entry for a key at the query's own position.
-
-    Example:
-        >>> import torch, headwise as hw
-        >>> x = torch.zeros(1, 1, 2, 4)
-        >>> table = torch.tensor([[0.0, 9.0, 0.0]])  # distance -1, 0, 1
-        >>> hw.Pattern(x, x, scores=(hw.RelativeBias(table, zero=1),))[0, 0].round(decimals=3)
-        tensor([[1., 0.],
-                [0., 1.]])
-    """
-
-    table: Tensor
-    zero: int
-
-    def __post_init__(self) -> None:
-        _float_tensor("RelativeBias", "table", self.table, "H R")
-        if self.table.dim() != 2 or self.table.shape[1] < 1:
-            raise ShapeError(
-                sentence(
-                    "RelativeBias",
-                    "table has the wrong shape",
-                    "it is [H,R], R at least 1",
-                    axes("table", self.table, "H R"),
-                )
-            )
-        if isinstance(self.zero, bool) or not isinstance(self.zero, int) or abs(self.zero) > FAR:
-            raise SpecError(sentence("RelativeBias", f"zero is {self.zero!r}", "it is an int, the entry of distance 0"))
-
-    def check(self, geometry: Geometry) -> None:
-        if self.table.shape[0] != geometry.H:
-            raise ShapeError(
-                sentence(
-                    "RelativeBias",
-                    f"table has {self.table.shape[0]} rows, there are {geometry.H} heads",
-                    "it holds one row a query head",
-                    axes("table", self.table, "H R"),
-                )
-            )
-
-    def parameter(self) -> Tensor:
-        return self.table
-
-    def with_parameter(self, tensor: Tensor) -> RelativeBias:
-        return RelativeBias(tensor, self.zero)
-
-    def _entries(self, cells: Cells) -> Tensor:
-        """Which entry each cell reads: int64 [b or 1, n, m]."""
-        return (cells.j - cells.pos + self.zero).clamp(0, self.table.shape[1] - 1)[:, 0]
-
-    def apply(self, score: Tensor, cells: Cells) -> Tensor:
-        table = self.table[cells.heads].to(score.dtype)
-        return score + table[:, self._entries(cells)].movedim(0, 1)
-
-    def pull(self, grad: Tensor, before: Tensor, after: Tensor, cells: Cells, into: Tensor | None) -> Tensor:
-        if into is not None:
-            entries = self._entries(cells)
-            if entries.shape[0] == 1:
-                flat = grad.sum(0).flatten(-2)
-            else:
-                flat = grad.movedim(0, 1).flatten(1)
-            into[cells.heads] = into[cells.heads].index_add(1, entries.flatten(), flat)
-        return grad
-
-
-@dataclass(frozen=True, eq=False)
 class Bias(Rules):
     """Adds a tensor; -inf means hidden, and stays hidden through every later rule.
 
@@ -230,8 +106,52 @@ class Bias(Rules):
 
     tensor: Tensor
 
+    @classmethod
+    def grid(cls, table: Tensor, height: int, width: int) -> Bias:
+        """The bias of a picture's patches, one number a head and offset in rows and columns: Swin's, and BEiT's.
+
+        Patches are numbered row by row. The entry for a key ``dy`` rows above and ``dx`` columns left of its query is
+        ``table[(dy + height - 1) * (2 * width - 1) + dx + width - 1]``. With three entries more, token 0 is a class
+        token, and they are for the class token as the query, as the key, and as both.
+
+        Args:
+            table: float [(2 height - 1) (2 width - 1), H], or three more; gradient reaches it.
+            height: rows of patches (of a window).
+            width: columns of patches.
+
+        Returns:
+            Bias over [H, N, N], N = height * width, or one more with a class token.
+
+        Raises:
+            ShapeError: the table has another number of entries.
+
+        Source: Liu et al. 2021, "Swin Transformer" (arXiv 2103.14030), equation 4; Bao et al. 2022, "BEiT"
+        (arXiv 2106.08254).
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> hw.Bias.grid(torch.arange(9.0)[:, None], 2, 2).tensor[0]
+            tensor([[4., 3., 1., 0.],
+                    [5., 4., 2., 1.],
+                    [7., 6., 4., 3.],
+                    [8., 7., 5., 4.]])
+        """
+        float_tensor("Bias.grid", "table", table, "R H")
+        offsets = (2 * height - 1) * (2 * width - 1)
+        if table.dim() != 2 or table.shape[0] not in (offsets, offsets + 3):
+            rule = f"a {height} x {width} grid has {offsets} offsets, and 3 entries more with a class token"
+            raise ShapeError(sentence("Bias.grid", "table does not fit", rule, axes("table", table, "R H")))
+        patch = torch.arange(height * width, device=table.device)
+        rows, columns = patch // width, patch % width
+        down = rows[:, None] - rows + height - 1
+        entries = down * (2 * width - 1) + columns[:, None] - columns + width - 1
+        if table.shape[0] > offsets:
+            entries = torch.nn.functional.pad(entries, (1, 0, 1, 0))
+            entries[0], entries[:, 0], entries[0, 0] = offsets, offsets + 1, offsets + 2
+        return cls(table[entries].movedim(-1, 0))
+
     def __post_init__(self) -> None:
-        _float_tensor("Bias", "tensor", self.tensor, "B H T S")
+        float_tensor("Bias", "tensor", self.tensor, "B H T S")
 
     def check(self, geometry: Geometry) -> None:
         broadcastable("Bias", "tensor", self.tensor, geometry)

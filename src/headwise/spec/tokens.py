@@ -53,6 +53,11 @@ class Padding(Mask):
         if self.queries is not None:
             bool_only("Padding", "queries", self.queries, "B T")
 
+    def sizes(self) -> dict[str, int]:
+        value = self.keep_or_lengths
+        told = {} if not isinstance(value, Tensor) else dict(zip("BS", value.shape, strict=False))
+        return told if self.queries is None else told | dict(zip("BT", self.queries.shape, strict=True))
+
     def check(self, geometry: Geometry) -> None:
         value = self.keep_or_lengths
         if isinstance(value, Tensor) and value.dim() == 2:
@@ -152,6 +157,11 @@ class Documents(Mask):
     @property
     def per_batch(self) -> bool:  # type: ignore[override]
         return any(t is not None and t.dim() == 2 for t in (self.ids, self.key_ids))
+
+    def sizes(self) -> dict[str, int]:
+        ids, key_ids = self._both()
+        b = max(ids.shape[0], key_ids.shape[0])
+        return {"T": ids.shape[1], "S": key_ids.shape[1]} | ({"B": b} if b > 1 else {})
 
     def _both(self) -> tuple[Tensor, Tensor]:
         """Ids [B or 1, T] and key ids [B or 1, S]."""

@@ -97,6 +97,30 @@ case("alibi", Alibi, sdpa=RULES)(lambda draw: draw.call(mask=Causal(), scores=(A
 case("alibi both ways, for each sequence", Alibi, sdpa=RULES)(
     lambda draw: draw.call(scores=(Alibi(draw.normal(2, 3)),))
 )
+case("alibi, positions that restart", Alibi, "positions", sdpa=RULES)(
+    lambda draw: draw.call(
+        T=13, mask=Causal(), scores=(Alibi(draw.normal(3).abs(), positions=torch.tensor([*range(6), *range(7)])),)
+    )
+)
+case("alibi, positions of each sequence", Alibi, "positions", sdpa=RULES)(
+    lambda draw: draw.call(
+        scores=(Alibi(draw.normal(2, 3), positions=draw.ints(20, 2, 11), key_positions=draw.normal(13, size=5.0)),),
+    )
+)
+case("alibi, keys of a ring", Alibi, "positions", "q_start [B]", SoftCap, sdpa=RULES)(
+    lambda draw: draw.call(
+        H=6,
+        Hk=3,
+        q_start=torch.tensor([30, 9]),
+        scores=(Alibi(draw.normal(6).abs(), key_positions=torch.arange(13).roll(5) + 17), SoftCap(4.0)),
+    )
+)
+case("the bias of t5", RelativeBias.t5, RelativeBias, sdpa=RULES)(
+    lambda draw: draw.call(scores=(RelativeBias.t5(draw.normal(8, 3), bidirectional=True, max_distance=9),))
+)
+case("the bias of a picture", Bias.grid, Bias, sdpa=RULES)(
+    lambda draw: draw.call(T=13, scores=(Bias.grid(draw.normal(38, 3), 3, 4),))
+)
 case("relative table", RelativeBias, sdpa=RULES)(
     lambda draw: draw.call(scores=(RelativeBias(draw.normal(3, 7), zero=4),))
 )

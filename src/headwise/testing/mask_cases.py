@@ -12,12 +12,16 @@ from headwise.spec import (
     Chunks,
     Dense,
     Documents,
+    Global,
     Mask,
     Padding,
     Prefix,
     RelativeBias,
     Rule,
+    Strided,
+    Tree,
     Window,
+    recipes,
 )
 from headwise.testing.calls import PYTHON, RULES, SHAPE, WIDTH, Draw, case, masked
 
@@ -238,3 +242,102 @@ def _or_of_ands(draw: Draw) -> Mask:
 @masked("masks that leave nothing in common", Window, Dense, "&", "empty rows")
 def _nothing(draw: Draw) -> Mask:
     return Window(0, 1) & Dense(torch.zeros(1, 1, 1, 13, dtype=torch.bool))
+
+
+@masked("blocks by position", Blocks, "align", "q_start", T=7, q_start=3)
+def _blocks_placed(draw: Draw) -> Mask:
+    return Blocks(draw.keep(4, 5), size=3, align="end")
+
+
+@masked("blocks by position, beside a map that is too short", Blocks, "align", "|", "q_start [B]", "per head")
+def _blocks_short(draw: Draw) -> Mask:
+    return Window(0, 0) | Blocks(draw.keep(2, 3, 2, 8, share=0.4), size=2, align="end")
+
+
+@masked("tokens that see all and are seen", Global)
+def _global_tokens(draw: Draw) -> Mask:
+    return Global(torch.tensor([3, 0]))
+
+
+@masked("marked tokens, causal", Global, Causal, "&", "several runs")
+def _global_marks(draw: Draw) -> Mask:
+    return Causal() & Global(draw.keep(2, 13, share=0.4))
+
+
+@masked("more marked tokens than runs are kept", Global, Window, "|", S=179, T=7)
+def _global_many(draw: Draw) -> Mask:
+    return Window(2, 0) | Global(draw.keep(179, share=0.5))
+
+
+@masked("every third key", Strided)
+def _strided(draw: Draw) -> Mask:
+    return Strided(3)
+
+
+@masked("every second key of a document", Strided, Documents, "&", "empty rows")
+def _strided_documents(draw: Draw) -> Mask:
+    return Strided(2) & Documents.from_offsets(torch.tensor([0, 3, 7, 11]), torch.tensor([0, 6, 6, 13]))
+
+
+@masked("a draft of two trees", Tree)
+def _tree(draw: Draw) -> Mask:
+    return Tree([-1, 0, 0, 2, 1, -1, 5, 6, 6, 8, 4])
+
+
+@masked("a draft for each sequence, in a window", Tree, Window, "&", "several runs")
+def _trees(draw: Draw) -> Mask:
+    parents = (draw.normal(2, 11).abs() * torch.arange(11)).long().clamp(max=torch.arange(11)) - 1
+    return Tree(parents) & Window(before=6)
+
+
+@masked("a draft deeper than runs are kept", Tree, native=PYTHON, T=71, S=79)
+def _deep_tree(draw: Draw) -> Mask:
+    return Tree([-1, -1, *range(69)])
+
+
+# --- recipes -----------------------------------------------------------------------------------------------------
+
+
+@masked("longformer", recipes.longformer, Global, Window)
+def _longformer(draw: Draw) -> Mask:
+    return recipes.longformer(4, draw.keep(2, 13, share=0.2))
+
+
+@masked("big bird", recipes.bigbird, Blocks, "per head")
+def _bigbird(draw: Draw) -> Mask:
+    return recipes.bigbird(13, heads=3, size=2, random=1, seed=4)
+
+
+@masked("big bird, causal, in the middle of a longer text", recipes.bigbird, Blocks, Causal, "&", T=7, q_start=5)
+def _bigbird_causal(draw: Draw) -> Mask:
+    return Causal() & recipes.bigbird(29, heads=3, size=3, window=1, last=0, random=2)
+
+
+case("prefix language model, by its recipe", recipes.prefix_lm, Prefix, sdpa=SHAPE)(
+    lambda draw: draw.call(fused=True, mask=recipes.prefix_lm(torch.tensor([9, 4])))
+)
+case("chunks, by their recipe", recipes.chunked_local, Chunks, sdpa=SHAPE)(
+    lambda draw: draw.call(fused=True, mask=recipes.chunked_local(5, start=torch.tensor([1, 7])))
+)
+
+
+@masked("dilated window, both ways", recipes.dilated, Strided, Window)
+def _dilated(draw: Draw) -> Mask:
+    return recipes.dilated(before=2, step=3, after=1)
+
+
+@masked("packed documents, the last of them asked", recipes.packed, Documents, Causal)
+def _packed_recipe(draw: Draw) -> Mask:
+    return recipes.packed([4, 0, 6, 3], queries=11)
+
+
+@masked("streaming", recipes.streaming, Prefix, Window)
+def _streaming(draw: Draw) -> Mask:
+    return recipes.streaming(sinks=2, window=3)
+
+
+case("a draft, by its recipe, in a static buffer", recipes.tree, Tree, "q_start [B]", sdpa=SHAPE)(
+    lambda draw: draw.call(
+        fused=True, T=5, mask=recipes.tree(torch.tensor([-1, 0, 0, 1, 2])), q_start=torch.tensor([3, 7])
+    )
+)

@@ -18,12 +18,14 @@ import headwise._native as kernels
 from headwise.backends.native.answers import Found, begun, sweep, whole
 from headwise.backends.native.backward import tangents
 from headwise.backends.native.lowering import DTYPES, FEWER, lower, numbers, refusal
+from headwise.backends.native.storing import stored
+from headwise.backends.native.turning import turn
 from headwise.backends.protocol import Result, RowFacts, Tangents
 from headwise.observers import Accumulator, Entropy
 from headwise.plan import Plan
 from headwise.spec.checks import FAR
 
-__all__ = ["Native", "quick", "running"]
+__all__ = ["Native", "quick", "running", "stored", "turn"]
 
 INF = float("inf")
 _ISA = kernels.isa()  # "" where HEADWISE_ISA names one that is not there

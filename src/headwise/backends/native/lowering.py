@@ -11,11 +11,13 @@ from torch.autograd import forward_ad
 from headwise._native import MAX_RULES, MAX_WIDTH, Call
 from headwise.backends.native.masks import MaskLowering, four, mask_refusal
 from headwise.plan import Plan
-from headwise.spec import Alibi, Bias, RelativeBias, SoftCap
+from headwise.spec import Alibi, Bias, Geometry, RelativeBias, SoftCap
 
-__all__ = ["DTYPES", "FEWER", "NOTHING", "Lowered", "lower", "numbers", "refusal"]
+__all__ = ["DTYPES", "FEWER", "NOTHING", "Lowered", "Numbers", "lower", "numbers", "refusal"]
 
-NOTHING = (0, 0, 0, 0, 0)  # an operand that is not there
+Numbers = tuple[int, int, int, int, int]  # an operand: its address, strides of batch, head and row, and dtype
+
+NOTHING: Numbers = (0, 0, 0, 0, 0)  # an operand that is not there
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # as of call.h
 FEWER = 2**31  # queries and keys; their numbers are int32 in the kernels
 
@@ -63,12 +65,17 @@ def _rules_refusal(plan: Plan) -> str | None:
     return None
 
 
-def lower(plan: Plan) -> Lowered:
-    """The call of a plan that was not refused and has no empty axis but E."""
+def lower(plan: Plan, k_at: Numbers | None = None, v_at: Numbers | None = None) -> Lowered:
+    """The call of a plan that was not refused and has no empty axis but E.
+
+    Args:
+        plan: the call.
+        k_at, v_at: where keys and values lie that the plan has only blanks for.
+    """
     g, spec = plan.geometry, plan.spec
     held: list[Tensor] = []
-    q, k = numbers(_plain(plan.q, held)), numbers(_plain(plan.k, held))
-    v = numbers(_plain(plan.v, held)) if plan.v is not None and g.E else NOTHING
+    q, k = numbers(_plain(plan.q, held)), k_at or numbers(_plain(plan.k, held))
+    v = v_at or (numbers(_plain(plan.v, held)) if plan.v is not None and g.E else NOTHING)
     starts = g.q_start.tolist() if isinstance(g.q_start, Tensor) else [g.q_start]
     heads = [] if spec.kv_heads is None else list(plan.kv_heads)
     call = Call(q, k, v, (g.B, g.H, g.Hk, g.T, g.S, g.D, g.E), plan.scale, starts, heads)
@@ -78,6 +85,8 @@ def lower(plan: Plan) -> Lowered:
         elif isinstance(rule, Alibi):
             slopes = _floats(rule.slopes, held)
             call.rule_slopes(slopes.data_ptr(), slopes.stride(0) if slopes.dim() == 2 else 0, slopes.stride(-1))
+            if rule.conditions():
+                call.rule_slopes_at(*_places(rule, g, held))
         elif isinstance(rule, RelativeBias):
             table = _floats(rule.table, held)
             call.rule_table(table.data_ptr(), table.stride(0), table.shape[1], rule.zero)
@@ -94,7 +103,18 @@ def lower(plan: Plan) -> Lowered:
     return Lowered(call, held)
 
 
-def numbers(x: Tensor) -> tuple[int, int, int, int, int]:
+def _places(rule: Alibi, g: Geometry, held: list[Tensor]) -> tuple[int, int, int, int]:
+    """Addresses and batch strides of where queries and keys stand, float64: exact for any whole number below 2**53."""
+    queries, keys = rule.positions, rule.positions if rule.key_positions is None else rule.key_positions
+    if queries is None:
+        queries = g.positions(slice(0, g.B), slice(0, g.T))
+    assert keys is not None
+    queries, keys = (_resolved(at.double().contiguous(), held) for at in (queries, keys))
+    q_batch, k_batch = (at.stride(0) if at.dim() == 2 and at.shape[0] > 1 else 0 for at in (queries, keys))
+    return queries.data_ptr(), q_batch, keys.data_ptr(), k_batch
+
+
+def numbers(x: Tensor) -> Numbers:
     """Address, strides of batch, head and row, and dtype of a tensor whose last axis is contiguous."""
     batch, head, row, _ = x.stride()
     return x.data_ptr(), batch, head, row, DTYPES[x.dtype]

@@ -13,7 +13,22 @@ from torch import Tensor
 
 from headwise._native import MAX_DEPTH, MAX_NODES, Call
 from headwise.plan import Plan
-from headwise.spec import And, Blocks, Causal, Dense, Documents, Geometry, Intervals, Mask, Or, Padding, Prefix, Window
+from headwise.spec import (
+    And,
+    Blocks,
+    Causal,
+    Dense,
+    Documents,
+    Geometry,
+    Global,
+    Intervals,
+    Mask,
+    Or,
+    Padding,
+    Prefix,
+    Strided,
+    Window,
+)
 from headwise.spec.checks import FAR
 from headwise.spec.intervals import MAX_RUNS, hull_of
 
@@ -39,14 +54,15 @@ def mask_refusal(plan: Plan) -> str | None:
     return None
 
 
-_READ = (Dense, Blocks, Documents, Padding)  # masks that have a node of their own, where their runs are too many
+# Masks that have a node of their own, where their runs are too many.
+_READ = (Dense, Blocks, Documents, Padding, Strided, Global)
 _KNOWN = (*_READ, Causal, Window, Prefix)
 
 
 def _room(mask: Mask) -> tuple[int, int]:
     """The most nodes that a mask takes, and how deep their stack becomes."""
     if not isinstance(mask, (And, Or)):
-        return (3, 2) if type(mask) is Padding else (1, 1)
+        return (3, 2) if type(mask) in (Padding, Global) else (1, 1)
     rooms = [_room(part) for part in mask.masks]
     return sum(n for n, _ in rooms) + len(rooms) - 1, max(depth + (n > 0) for n, (_, depth) in enumerate(rooms))
 
@@ -96,10 +112,18 @@ class MaskLowering:
         elif isinstance(mask, Blocks):
             tiles = mask.keep_tiles
             strides = tiles.expand(self.geometry.B, self.geometry.H, *tiles.shape[-2:]).stride()
-            self.call.node_blocks(self._hold(tiles), four(strides), mask.size)
+            placed = tiles.shape[-2] if mask.align == "end" else 0
+            self.call.node_blocks(self._hold(tiles), four(strides), mask.size, placed)
         elif isinstance(mask, Documents):
             ids, key_ids = mask.ids, mask.ids if mask.key_ids is None else mask.key_ids
             self.call.node_equal(*self._ids(ids), *self._ids(key_ids))
+        elif isinstance(mask, Strided):  # equal where both have the same remainder
+            pos, keys = self.geometry.positions(*self._everybody()), torch.arange(self.geometry.S)
+            self.call.node_equal(*self._ids(pos % mask.step), *self._ids(keys % mask.step))
+        elif isinstance(mask, Global):
+            self._push_cells(mask.keys(self.geometry)[:, None, None, :])
+            self._push_cells(mask.queries(self.geometry, *self._everybody())[:, None, :, None])
+            self.call.node_any_of()
         elif isinstance(mask, Padding) and isinstance(mask.keep_or_lengths, Tensor):
             self._push_cells(mask.keep_or_lengths[:, None, None, :])
             if mask.queries is not None:
@@ -107,6 +131,9 @@ class MaskLowering:
                 self.call.node_all_of()
         else:
             raise AssertionError(f"{type(mask).__name__} should have been refused")
+
+    def _everybody(self) -> tuple[slice, slice]:
+        return slice(0, self.geometry.B), slice(0, self.geometry.T)
 
     def _push_cells(self, cells: Tensor) -> None:
         g = self.geometry

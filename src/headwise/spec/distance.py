@@ -1,0 +1,283 @@
+"""Score rules that follow from how far a key is from its query: ALiBi's slopes, and tables of distances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.spec.checks import FAR, float_tensor, is_integer
+from headwise.spec.geometry import Cells, Geometry
+from headwise.spec.scores import Rules
+from headwise.tracing import readable
+
+__all__ = ["Alibi", "RelativeBias"]
+
+
+@dataclass(frozen=True, eq=False)
+class Alibi(Rules):
+    """Adds ``-slope[h] * |pos_i - j|``, or with positions of your own ``-slope[h] * |positions_i - key_positions_j|``.
+
+    It looks both ways; with ``Causal()`` it is the published rule for language models.
+
+    Args:
+        slopes: float [H] or [B, H]; ``slopes_of(heads)`` are the published ones.
+        positions: where the queries stand, int or finite float [T] or [B, T], for packed documents that restart, or a
+            ring whose keys are not neighbours. None = at pos_i = q_start + i.
+        key_positions: where the keys stand, [S] or [B, S]. None = where ``positions`` says (then S = T), or at j.
+
+    Source: Press et al. 2022, "Train Short, Test Long" (arXiv 2108.12409).
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 2, 4)
+        >>> hw.Pattern(x, x, scores=(hw.Alibi(torch.tensor([1.0])),))[0, 0]
+        tensor([[0.7311, 0.2689],
+                [0.2689, 0.7311]])
+        >>> hw.Pattern(x, x, scores=(hw.Alibi(torch.tensor([1.0]), positions=torch.tensor([0, 0])),))[0, 0]
+        tensor([[0.5000, 0.5000],
+                [0.5000, 0.5000]])
+    """
+
+    slopes: Tensor
+    positions: Tensor | None = None
+    key_positions: Tensor | None = None
+
+    @staticmethod
+    def slopes_of(heads: int) -> Tensor:
+        """The published slopes: for H heads, H a power of two, ``2 ** (-8 h / H)`` for h = 1 .. H.
+
+        For another H: those of the power of two below, then every second one of the power of two above.
+
+        Args:
+            heads: query heads, H.
+
+        Returns:
+            float32 [H].
+
+        Source: Press et al. 2022 (arXiv 2108.12409), section 3 and its published code.
+
+        Example:
+            >>> import headwise as hw
+            >>> hw.Alibi.slopes_of(4)
+            tensor([0.2500, 0.0625, 0.0156, 0.0039])
+            >>> hw.Alibi.slopes_of(3)
+            tensor([0.0625, 0.0039, 0.2500])
+        """
+        if isinstance(heads, bool) or not isinstance(heads, int) or heads < 1:
+            raise SpecError(sentence("Alibi.slopes_of", f"heads is {heads!r}", "there is at least 1 head"))
+        below = 2 ** (heads.bit_length() - 1)
+        slopes = [2.0 ** (-8 * (h + 1) / below) for h in range(below)]
+        between = [2.0 ** (-4 * (h + 1) / below) for h in range(0, 2 * below, 2)]
+        return torch.tensor((slopes + between)[:heads])
+
+    def __post_init__(self) -> None:
+        float_tensor("Alibi", "slopes", self.slopes, "H")
+        for name, value, letter in (("positions", self.positions, "T"), ("key_positions", self.key_positions, "S")):
+            if value is None:
+                continue
+            if not is_integer(value) and not (isinstance(value, Tensor) and value.is_floating_point()):
+                found = value.dtype if isinstance(value, Tensor) else type(value).__name__
+                rule = f"they are an int or float tensor [{letter}] or [B,{letter}]"
+                raise SpecError(sentence("Alibi", f"{name} is {found}", rule))
+            if value.requires_grad:
+                rule = "positions carry no gradient"
+                raise SpecError(sentence("Alibi", f"{name} requires one", rule, todo=f"Give {name}.detach()."))
+
+    def check(self, geometry: Geometry) -> None:
+        if tuple(self.slopes.shape) not in ((geometry.H,), (geometry.B, geometry.H)):
+            raise ShapeError(
+                sentence(
+                    "Alibi",
+                    "slopes does not fit the call",
+                    f"it is [H={geometry.H}] or [B={geometry.B},H={geometry.H}]",
+                    axes("slopes", self.slopes, "B H"),
+                )
+            )
+        keys = self.positions if self.key_positions is None else self.key_positions
+        for name, value, letter, count in (
+            ("positions", self.positions, "T", geometry.T),
+            ("positions" if self.key_positions is None else "key_positions", keys, "S", geometry.S),
+        ):
+            if value is None:
+                continue
+            if tuple(value.shape) not in ((count,), (geometry.B, count)):
+                alone = self.key_positions is None and letter == "S"
+                raise ShapeError(
+                    sentence(
+                        "Alibi",
+                        f"{name} does not fit the {'keys' if letter == 'S' else 'queries'} of the call",
+                        f"it is [{letter}={count}] or [B={geometry.B},{letter}={count}]",
+                        axes(name, value, f"B {letter}"),
+                        "Give key_positions for the keys where T and S differ." if alone else "",
+                    )
+                )
+            if value.is_floating_point() and readable(value) and not bool(torch.isfinite(value).all()):
+                raise SpecError(sentence("Alibi", f"{name} holds NaN or inf", "a position is a finite number"))
+
+    def parameter(self) -> Tensor:
+        return self.slopes
+
+    def with_parameter(self, tensor: Tensor) -> Alibi:
+        return replace(self, slopes=tensor)
+
+    def conditions(self) -> tuple[Tensor, ...]:
+        return tuple(at for at in (self.positions, self.key_positions) if at is not None)
+
+    def mapped(self, fn: Callable[[Tensor], Tensor]) -> Alibi:
+        queries, keys = (None if at is None else fn(at) for at in (self.positions, self.key_positions))
+        return Alibi(self.slopes, queries, keys)
+
+    def _distances(self, cells: Cells, dtype: torch.dtype) -> Tensor:
+        """How far each key is from its query, [b or 1, 1, n, m]; whole numbers are subtracted as such."""
+        keys = self.positions if self.key_positions is None else self.key_positions
+        pos, j = cells.pos, cells.j
+        if self.positions is not None:
+            pos = _exact(cells.part_of(_by_sequence(self.positions)[:, None, :, None]), dtype)
+        if keys is not None:
+            j = _exact(cells.part_of(_by_sequence(keys)[:, None, None, :]), dtype)
+        return (pos - j).abs().to(dtype)
+
+    def apply(self, score: Tensor, cells: Cells) -> Tensor:
+        slopes = cells.part_of(self.slopes[..., None, None]).to(score.dtype)
+        return score - slopes * self._distances(cells, score.dtype)
+
+    def pull(self, grad: Tensor, before: Tensor, after: Tensor, cells: Cells, into: Tensor | None) -> Tensor:
+        if into is not None:
+            slope = -(grad * self._distances(cells, grad.dtype)).sum((-2, -1))
+            if into.dim() == 1:
+                into[cells.heads] += slope.sum(0)
+            else:
+                into[cells.batch, cells.heads] += slope
+        return grad
+
+
+def _by_sequence(at: Tensor) -> Tensor:
+    """Positions [n] or [B, n] as [B or 1, n]."""
+    return at if at.dim() == 2 else at[None]
+
+
+def _exact(at: Tensor, dtype: torch.dtype) -> Tensor:
+    """Positions in what their differences are taken in."""
+    return at.to(torch.promote_types(at.dtype, dtype)) if at.is_floating_point() else at.long()
+
+
+@dataclass(frozen=True, eq=False)
+class RelativeBias(Rules):
+    """Adds ``table[h, clamp(j - pos_i + zero, 0, R - 1)]``: one number a head and distance.
+
+    Args:
+        table: float [H, R].
+        zero: the entry for a key at the query's own position.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> x = torch.zeros(1, 1, 2, 4)
+        >>> table = torch.tensor([[0.0, 9.0, 0.0]])  # distance -1, 0, 1
+        >>> hw.Pattern(x, x, scores=(hw.RelativeBias(table, zero=1),))[0, 0].round(decimals=3)
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+
+    table: Tensor
+    zero: int
+
+    @classmethod
+    def t5(cls, weights: Tensor, bidirectional: bool, max_distance: int = 128) -> RelativeBias:
+        """The bias of T5: near distances have a number each, further ones share it, logarithmically more of them.
+
+        Of the buckets (half of them for each side, where it looks both ways) one half is for the distances 0, 1, 2 ...
+        each, and ``d`` beyond falls in ``half + floor(half * log(d / half) / log(max_distance / half))``, at most the
+        last one.
+
+        Args:
+            weights: float [buckets, H], the ``relative_attention_bias.weight`` of a model; gradient reaches it.
+            bidirectional: True for an encoder; False for a decoder, where all keys ahead share bucket 0.
+            max_distance: from which distance on there is one bucket.
+
+        Returns:
+            RelativeBias over a table [H, R] that says it for every distance there is.
+
+        Source: Raffel et al. 2020, "T5" (arXiv 1910.10683), section 2.1 and its published code.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> rule = hw.RelativeBias.t5(torch.arange(4.0)[:, None], bidirectional=False, max_distance=8)
+            >>> rule.table  # 8 keys behind the query up to its own
+            tensor([[3., 3., 3., 3., 3., 2., 2., 1., 0.]])
+        """
+        float_tensor("RelativeBias.t5", "weights", weights, "buckets H")
+        sides = 2 if bidirectional else 1
+        if weights.dim() != 2 or weights.shape[0] < 2 * sides or weights.shape[0] % sides:
+            rule = f"it is [buckets,H], at least {2 * sides} buckets" + (", an even number" if bidirectional else "")
+            raise ShapeError(
+                sentence("RelativeBias.t5", "weights does not fit", rule, axes("weights", weights, "buckets H"))
+            )
+        each = weights.shape[0] // sides
+        if isinstance(max_distance, bool) or not isinstance(max_distance, int) or not each // 2 < max_distance <= FAR:
+            rule = f"it is an int above {each // 2}, up to where each distance has a bucket of its own"
+            raise SpecError(sentence("RelativeBias.t5", f"max_distance is {max_distance!r}", rule))
+        offsets = torch.arange(-max_distance, max_distance + 1 if bidirectional else 1, device=weights.device)
+        buckets = _t5_bucket(offsets.abs(), each, max_distance) + torch.where(offsets > 0, each, 0)
+        return cls(weights[buckets].mT, max_distance)
+
+    def __post_init__(self) -> None:
+        float_tensor("RelativeBias", "table", self.table, "H R")
+        if self.table.dim() != 2 or self.table.shape[1] < 1:
+            raise ShapeError(
+                sentence(
+                    "RelativeBias",
+                    "table has the wrong shape",
+                    "it is [H,R], R at least 1",
+                    axes("table", self.table, "H R"),
+                )
+            )
+        if isinstance(self.zero, bool) or not isinstance(self.zero, int) or abs(self.zero) > FAR:
+            raise SpecError(sentence("RelativeBias", f"zero is {self.zero!r}", "it is an int, the entry of distance 0"))
+
+    def check(self, geometry: Geometry) -> None:
+        if self.table.shape[0] != geometry.H:
+            raise ShapeError(
+                sentence(
+                    "RelativeBias",
+                    f"table has {self.table.shape[0]} rows, there are {geometry.H} heads",
+                    "it holds one row a query head",
+                    axes("table", self.table, "H R"),
+                )
+            )
+
+    def parameter(self) -> Tensor:
+        return self.table
+
+    def with_parameter(self, tensor: Tensor) -> RelativeBias:
+        return RelativeBias(tensor, self.zero)
+
+    def _entries(self, cells: Cells) -> Tensor:
+        """Which entry each cell reads: int64 [b or 1, n, m]."""
+        return (cells.j - cells.pos + self.zero).clamp(0, self.table.shape[1] - 1)[:, 0]
+
+    def apply(self, score: Tensor, cells: Cells) -> Tensor:
+        table = self.table[cells.heads].to(score.dtype)
+        return score + table[:, self._entries(cells)].movedim(0, 1)
+
+    def pull(self, grad: Tensor, before: Tensor, after: Tensor, cells: Cells, into: Tensor | None) -> Tensor:
+        if into is not None:
+            entries = self._entries(cells)
+            if entries.shape[0] == 1:
+                flat = grad.sum(0).flatten(-2)
+            else:
+                flat = grad.movedim(0, 1).flatten(1)
+            into[cells.heads] = into[cells.heads].index_add(1, entries.flatten(), flat)
+        return grad
+
+
+def _t5_bucket(distance: Tensor, buckets: int, max_distance: int) -> Tensor:
+    """The bucket of a distance of one side, int64; in float32, as T5 counts them."""
+    own = buckets // 2
+    share = torch.log(distance.clamp(min=1).float() / own) / math.log(max_distance / own)
+    further = own + (share * (buckets - own)).long()
+    return torch.where(distance < own, distance, further.clamp(max=buckets - 1))

@@ -1,0 +1,301 @@
+"""Masks of sparse attention and of drafts: global tokens, every n-th key, a tree of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.spec.checks import FAR, column, int_vector, is_integer, rows_of
+from headwise.spec.geometry import Cells, Geometry
+from headwise.spec.intervals import MAX_RUNS, Intervals, runs_of_true
+from headwise.spec.masks import Mask
+from headwise.tracing import readable
+
+__all__ = ["Global", "Strided", "Tree"]
+
+
+@dataclass(frozen=True, eq=False)
+class Global(Mask):
+    """Global tokens: keys that every query sees, and queries that see every key.
+
+    Cell (i, j) is visible where token j is global, or the token at pos_i is.
+
+    Args:
+        tokens: an int or integer tensor [B], the first so many tokens are global; or bool [S] or [B, S], which are.
+
+    Source: Beltagy et al. 2020, "Longformer" (arXiv 2004.05150), section 3.1.
+
+    Example:
+        >>> import headwise as hw
+        >>> (hw.spec.Global(1) | hw.Window(1, 1)).show(5)
+        █████
+        ███··
+        ████·
+        █·███
+        █··██
+    """
+
+    tokens: int | Tensor
+
+    def __post_init__(self) -> None:
+        marks = self._marks()
+        if marks is None:
+            int_vector("Global", "tokens", self.tokens, None)
+        elif marks.dim() not in (1, 2):
+            raise ShapeError(
+                sentence(
+                    "Global", f"bool tokens has {marks.dim()} axes", "it is [S] or [B,S]", axes("tokens", marks, "")
+                )
+            )
+
+    def _marks(self) -> Tensor | None:
+        """Which tokens are global, bool [S] or [B, S]; None where they are counted."""
+        return self.tokens if isinstance(self.tokens, Tensor) and self.tokens.dtype == torch.bool else None
+
+    @property
+    def per_batch(self) -> bool:  # type: ignore[override]
+        marks = self._marks()
+        return marks.dim() == 2 if marks is not None else isinstance(self.tokens, Tensor)
+
+    def sizes(self) -> dict[str, int]:
+        marks = self._marks()
+        if marks is not None:
+            return dict(zip("BS"[-marks.dim() :], marks.shape, strict=True))
+        return {"B": len(self.tokens)} if isinstance(self.tokens, Tensor) else {}
+
+    def check(self, geometry: Geometry) -> None:
+        marks = self._marks()
+        if marks is None:
+            int_vector("Global", "tokens", self.tokens, geometry)
+        elif tuple(marks.shape) not in ((geometry.S,), (geometry.B, geometry.S)):
+            raise ShapeError(
+                sentence(
+                    "Global",
+                    "tokens does not fit the call",
+                    f"it is [S={geometry.S}] or [B={geometry.B},S={geometry.S}]",
+                    axes("tokens", marks, "B S"),
+                )
+            )
+
+    def keys(self, geometry: Geometry) -> Tensor:
+        """Which keys are global, where tokens are marked: bool [B or 1, S]."""
+        marks = self._marks()
+        assert marks is not None
+        return marks if marks.dim() == 2 else marks[None]
+
+    def queries(self, geometry: Geometry, batch: slice, rows: slice) -> Tensor:
+        """Which queries are global: bool [b or 1, n]."""
+        pos = geometry.positions(batch, rows)
+        if self._marks() is None:
+            return (pos >= 0) & (pos < rows_of(column(self.tokens, geometry), batch)) & (pos < geometry.S)
+        keys = rows_of(self.keys(geometry), batch)
+        b = max(len(keys), len(pos))
+        there = (pos >= 0) & (pos < geometry.S)
+        if geometry.S == 0:
+            return there
+        return there & keys.expand(b, -1).gather(1, pos.clamp(0, geometry.S - 1).expand(b, -1))
+
+    def keep(self, cells: Cells) -> Tensor:
+        geometry = cells.geometry
+        if self._marks() is None:
+            keys = cells.j < rows_of(column(self.tokens, geometry), cells.batch)[:, :, None, None]
+        else:
+            keys = cells.part_of(self.keys(geometry)[:, None, None, :])
+        return keys | self.queries(geometry, cells.batch, cells.rows)[:, None, :, None]
+
+    def intervals(self, geometry: Geometry) -> Intervals:
+        if self._marks() is None:
+            hi = column(self.tokens, geometry).clamp(0, geometry.S)
+            keys = Intervals.fixed(torch.zeros_like(hi), hi, geometry)
+        else:
+            keys = Intervals.fixed(*runs_of_true(self.keys(geometry)), geometry)
+        return keys | Intervals.between(
+            geometry, lambda batch, rows: (0, self.queries(geometry, batch, rows).long() * geometry.S)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Strided(Mask):
+    """Keys whose distance to the query is a multiple of ``step``: ``(pos_i - j) % step == 0``.
+
+    ``Window(before * step, after * step) & Strided(step)`` is a dilated window, ``hw.masks.dilated``.
+
+    Args:
+        step: at least 1; 1 is every key.
+
+    Source: Child et al. 2019, "Generating Long Sequences with Sparse Transformers" (arXiv 1904.10509), section 4.3.
+
+    Example:
+        >>> import headwise as hw
+        >>> (hw.Causal() & hw.spec.Strided(2)).show(5)
+        █····
+        ·█···
+        █·█··
+        ·█·█·
+        █·█·█
+    """
+
+    step: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.step, bool) or not isinstance(self.step, int) or not 1 <= self.step <= FAR:
+            rule = f"it counts keys from one that is visible to the next, 1 to {FAR}"
+            raise SpecError(sentence("Strided", f"step is {self.step!r}", rule))
+
+    def keep(self, cells: Cells) -> Tensor:
+        return (cells.pos - cells.j) % self.step == 0
+
+    def intervals(self, geometry: Geometry) -> Intervals:
+        return Intervals.everything(geometry, exact=self.step == 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Tree(Mask):
+    """A tree of drafted tokens: each sees all keys before the draft, its ancestors and itself.
+
+    The T queries are the draft: query i is the token whose key is at pos_i = q_start + i. It sees key j where
+    ``j < q_start``, or where key j belongs to token i itself or to one of its ancestors. A chain is ``Causal()``.
+
+    Args:
+        parents: integers [T] or [B, T], or a list of T: the token that each one follows, an earlier one, or -1 where
+            it follows the last key before the draft.
+
+    Raises:
+        SpecError: a parent that is neither -1 nor an earlier token.
+
+    Source: Miao et al. 2024, "SpecInfer" (arXiv 2305.09781), section 4.2.
+
+    Example:
+        >>> import headwise as hw
+        >>> hw.spec.Tree([-1, 0, 0, 1, 2]).show(S=8)  # tokens 1 and 2 both follow token 0
+        ████····
+        █████···
+        ████·█··
+        █████·█·
+        ████·█·█
+    """
+
+    parents: Tensor
+
+    def __init__(self, parents: Tensor | Sequence[int]) -> None:
+        if not isinstance(parents, Tensor):
+            try:
+                parents = torch.tensor(list(parents), dtype=torch.int64)
+            except (TypeError, ValueError, RuntimeError):
+                raise SpecError(sentence("Tree", f"parents is {parents!r}", "it is a list or tensor of ints")) from None
+        if not is_integer(parents):
+            raise SpecError(sentence("Tree", f"parents is {parents.dtype}", "it is an integer tensor"))
+        if parents.dim() not in (1, 2):
+            raise ShapeError(
+                sentence(
+                    "Tree", f"parents has {parents.dim()} axes", "it is [T] or [B,T]", axes("parents", parents, "")
+                )
+            )
+        object.__setattr__(self, "parents", parents)
+
+    @property
+    def per_batch(self) -> bool:  # type: ignore[override]
+        return self.parents.dim() == 2
+
+    def sizes(self) -> dict[str, int]:
+        return dict(zip("BT"[-self.parents.dim() :], self.parents.shape, strict=True))
+
+    def check(self, geometry: Geometry) -> None:
+        if tuple(self.parents.shape) not in ((geometry.T,), (geometry.B, geometry.T)):
+            raise ShapeError(
+                sentence(
+                    "Tree",
+                    "parents does not fit the call",
+                    f"it names one parent a query, [T={geometry.T}] or [B={geometry.B},T={geometry.T}]",
+                    axes("parents", self.parents, "B T"),
+                    "A draft is all queries of a call; its first token stands at q_start.",
+                )
+            )
+        if not readable(self.parents):
+            return
+        parents = self._rows()
+        wrong = ((parents < -1) | (parents >= torch.arange(geometry.T, device=parents.device))).nonzero().tolist()
+        if wrong:
+            b, i = wrong[0]
+            where = f" of batch row {b}" if self.per_batch else ""
+            raise SpecError(
+                sentence(
+                    "Tree",
+                    f"the parent of token {i}{where} is {int(parents[b, i])}",
+                    "a parent is an earlier token, or -1 for none in the draft",
+                    todo="Order the tokens so that each stands behind its parent.",
+                )
+            )
+
+    def _rows(self) -> Tensor:
+        """Parents [B or 1, T]."""
+        return self.parents.long() if self.per_batch else self.parents.long()[None]
+
+    def keep(self, cells: Cells) -> Tensor:
+        # Numbered depth first, a token and its descendants are one stretch: token a is i or an ancestor of it where
+        # first[a] <= first[i] < behind[a].
+        numbered = [_depth_first(parents) for parents in rows_of(self._rows(), cells.batch).tolist()]
+        first, behind = (torch.tensor([pair[n] for pair in numbered], device=self.parents.device) for n in (0, 1))
+        token = (cells.j - (cells.pos - cells.i)[:, :, :1])[:, 0, 0]  # of each key, [b or 1, m]
+        T = cells.geometry.T
+        b = max(len(first), len(token))
+        at, first, behind = token.clamp(0, max(T - 1, 0)).expand(b, -1), first.expand(b, -1), behind.expand(b, -1)
+        own = first[:, cells.rows, None]
+        related = (first.gather(1, at)[:, None] <= own) & (own < behind.gather(1, at)[:, None])
+        return ((token < 0)[:, None] | (related & ((token >= 0) & (token < T))[:, None]))[:, None]
+
+    def intervals(self, geometry: Geometry) -> Intervals:
+        runs = [_ancestral_runs(parents) for parents in self._rows().tolist()]
+        width = max((len(row) for rows in runs for row in rows), default=0)
+        if width >= MAX_RUNS:  # with one more for the keys before the draft they are too many
+            hull = Intervals.between(geometry, lambda batch, rows: (0, geometry.positions(batch, rows) + 1))
+            return Intervals(hull.bounds, exact=False)
+        table = torch.tensor(
+            [[row + [(0, 0)] * (width - len(row)) for row in rows] for rows in runs],
+            dtype=torch.int64,
+            device=geometry.device,
+        ).reshape(len(runs), geometry.T, width, 2)
+
+        def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
+            start = geometry.positions(batch, slice(0, 1))[..., None]
+            own = rows_of(table, batch)[:, rows]
+            b = max(len(own), len(start))
+            before = start.expand(b, own.shape[1], 1)
+            lo, hi = (torch.where(own[..., 0] < own[..., 1], own[..., n] + start, 0) for n in (0, 1))
+            lo, hi = torch.cat([torch.zeros_like(before), lo], -1), torch.cat([before, hi], -1)
+            return lo.clamp(0, geometry.S), hi.clamp(0, geometry.S)
+
+        return Intervals(bounds, True, width + 1)
+
+
+def _depth_first(parents: list[int]) -> tuple[list[int], list[int]]:
+    """Numbers the tokens of a tree depth first: of each its own number, and the first that is no descendant's."""
+    sizes = [1] * len(parents)
+    for token in range(len(parents) - 1, -1, -1):
+        if parents[token] >= 0:
+            sizes[parents[token]] += sizes[token]
+    first, free, roots = [0] * len(parents), [0] * len(parents), 0
+    for token, parent in enumerate(parents):
+        if parent < 0:
+            first[token], roots = roots, roots + sizes[token]
+        else:
+            first[token] = free[parent]
+            free[parent] += sizes[token]
+        free[token] = first[token] + 1
+    return first, [a + n for a, n in zip(first, sizes, strict=True)]
+
+
+def _ancestral_runs(parents: list[int]) -> list[list[tuple[int, int]]]:
+    """For each token the runs of itself and its ancestors, as numbers of tokens."""
+    found: list[list[tuple[int, int]]] = []
+    for token, parent in enumerate(parents):
+        runs = found[parent] if parent >= 0 else []
+        if runs and runs[-1][1] == token:
+            found.append([*runs[:-1], (runs[-1][0], token + 1)])
+        else:
+            found.append([*runs, (token, token + 1)])
+    return found
