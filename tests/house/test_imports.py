@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("backends",),
     ("gradients",),
     ("border",),
-    ("ops", "pattern"),
+    ("ops", "pattern", "exporting"),
     ("nn",),
     ("models",),
     ("heads",),

@@ -72,7 +72,7 @@ def test_close_can_fail() -> None:
 )
 @pytest.mark.parametrize("cross", [False, True])
 def test_equals_the_textbook(options: dict[str, Any], cross: bool) -> None:
-    layer = hw.MultiHeadAttention(18, context_dim=13 if cross else None, dtype=F64, **options)
+    layer = hw.MultiHeadAttention(18, kdim=13 if cross else None, dtype=F64, **options)
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
     x = torch.randn(3, 5, 18, dtype=F64)
@@ -84,7 +84,7 @@ def test_equals_the_textbook(options: dict[str, Any], cross: bool) -> None:
 def test_equals_torchs_module(cross: bool) -> None:
     """With the same weights, and masks turned round: True hides there and shows here."""
     theirs = nn.MultiheadAttention(12, 3, kdim=8 if cross else 12, vdim=8 if cross else 12, batch_first=True, dtype=F64)
-    ours = hw.MultiHeadAttention(12, 3, context_dim=8 if cross else None, dtype=F64)
+    ours = hw.MultiHeadAttention(12, 3, kdim=8 if cross else None, dtype=F64)
     for bias in (theirs.in_proj_bias, theirs.out_proj.bias):
         nn.init.normal_(bias)
     if cross:
@@ -298,7 +298,7 @@ class TestCache:
             assert torch.equal(attended.pattern.to_dense(), before)
 
     def test_cross_attention_projects_its_context_once(self) -> None:
-        layer = hw.MultiHeadAttention(12, 3, context_dim=8, dtype=F64)
+        layer = hw.MultiHeadAttention(12, 3, kdim=8, dtype=F64)
         x, context, cache = torch.randn(2, 4, 12, dtype=F64), torch.randn(2, 7, 8, dtype=F64), KVCache()
         calls = []
         layer.k_proj.register_forward_hook(lambda *_: calls.append(1))

@@ -175,6 +175,10 @@ def test_a_context_is_held_once() -> None:
         cache.holds(context)
     cache.remember(context)
     assert cache.holds(context)
+    for change in (lambda: cache.crop(1), lambda: cache.reorder([0])):
+        with pytest.raises(SpecError, match="this cache holds the keys of a context"):
+            change()
+    assert cache.length == 4
     with pytest.raises(SpecError, match="another context"):
         cache.holds(context.clone())
     context += 1

@@ -48,7 +48,7 @@ sizes = st.integers(1, 6)
 def test_axes_agree(B: int, T: int, S: int, D: int, G: int, Hk: int, M: int, C: int) -> None:
     x, context = torch.randn(B, T, M), torch.randn(B, S, C)
     self_attention(hw.MultiHeadAttention(M, G * Hk, Hk, D), x)
-    cross_attention(hw.MultiHeadAttention(M, G * Hk, Hk, D, context_dim=C), x, context, torch.zeros(G * Hk))
+    cross_attention(hw.MultiHeadAttention(M, G * Hk, Hk, D, kdim=C), x, context, torch.zeros(G * Hk))
     cache = KVCache()
     for n in (T, S):
         cached(cache, torch.randn(B, Hk, n, D), torch.randn(B, Hk, n, M))

@@ -1,5 +1,6 @@
 """Whole models: loading them, running their attention through headwise, and watching every head of them."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headwise.models.everywhere import everywhere
@@ -11,6 +12,7 @@ from headwise.models.trace import Trace, trace
 from headwise.models.using import restore, use
 
 if TYPE_CHECKING:
+    from headwise.models.adapter import TransformersCache
     from headwise.models.cache import GrowingCache
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "GrowingCache",
     "Seen",
     "Trace",
+    "TransformersCache",
     "everywhere",
     "load",
     "observe",
@@ -28,10 +31,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "GrowingCache":
-        raise AttributeError(f"module 'headwise.models' has no attribute {name!r}")
-    transformers("GrowingCache", "cache_utils")  # says what to install where it is missing
-    from headwise.models.cache import GrowingCache
+# Classes of transformers' own kind, and where they stand: each imports it.
+_LATER = {"GrowingCache": "headwise.models.cache", "TransformersCache": "headwise.models.adapter"}
 
-    return GrowingCache
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'headwise.models' has no attribute {name!r}")
+    transformers(name, "cache_utils")  # says what to install where it is missing
+    return getattr(import_module(_LATER[name]), name)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from headwise.errors import UnsupportedError, sentence
+from headwise.nn.weights import with_weights
 from headwise.ops import attention
 from headwise.spec import Bias, Causal, Dense, Mask, Rules
 
@@ -22,13 +23,14 @@ class _Here(threading.local):
     """How deep this thread is inside ``everywhere``; 0 while headwise itself computes."""
 
     depth = 0
+    weights: list[Tensor] | None = None  # what the next call of the op hands its pattern to, where it is asked for
 
 
 _here = _Here()
 _lock = threading.Lock()
 _entered = 0  # blocks that are open, over all threads
-_fused_before = True
 _own = torch.nn.functional.scaled_dot_product_attention
+_own_module_forward = torch.nn.functional.multi_head_attention_forward
 
 
 def _instead(*args: Any, **kwargs: Any) -> Tensor:
@@ -43,8 +45,33 @@ def _instead(*args: Any, **kwargs: Any) -> Tensor:
         _here.depth = depth
 
 
+def _module_forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """What nn.MultiheadAttention computes, by torch's own code; with weights wanted, it calls the op all the same.
+
+    Left alone it would form weights, and drop some of them before it returns them. Those returned here are whole.
+    """
+    if not kwargs["need_weights"]:
+        return _own_module_forward(*args, **kwargs)
+    # Beside a mask torch reads the causal flag as a hint and looks at the mask alone; without one it refuses the flag.
+    causal = kwargs["is_causal"] and kwargs["attn_mask"] is None
+    box: list[Tensor] = []
+    _here.weights = box
+    try:
+        out, _ = _own_module_forward(*args, **{**kwargs, "need_weights": False, "is_causal": causal})
+    finally:
+        _here.weights = None
+    weights = box[0].mean(1) if kwargs["average_attn_weights"] else box[0]
+    return out, weights if out.dim() == 3 else weights.squeeze(0)
+
+
+_REPLACED: dict[Any, Callable[..., Any]] = {_own: _instead, _own_module_forward: _module_forward}
+
+
 class _Everywhere(TorchFunctionMode):
-    """Catches calls of torch's op by those who imported it under a name of their own; everything else passes."""
+    """Catches torch's op and the computation of its module, under whatever name; everything else passes.
+
+    While a mode is active torch keeps off its fused inference path, in this thread alone.
+    """
 
     def __torch_function__(
         self,
@@ -53,7 +80,7 @@ class _Everywhere(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        return (_instead if func is _own else func)(*args, **(kwargs or {}))
+        return _REPLACED.get(func, func)(*args, **(kwargs or {}))
 
 
 def _as_torch_means_it(
@@ -85,7 +112,14 @@ def _as_torch_means_it(
     elif attn_mask is not None:
         scores = (Bias(_flat_mask(attn_mask, full)),)
     all_dropped = dropout_p == 1  # torch drops every cell then; hw.attention, which divides by 1 - p, knows no such p
-    out = attention(q, k, v, mask=mask, scores=scores, scale=scale, dropout=0.0 if all_dropped else dropout_p)
+    options: dict[str, Any] = {"mask": mask, "scores": scores, "scale": scale}
+    options["dropout"] = 0.0 if all_dropped else dropout_p
+    if _here.weights is None:
+        out = attention(q, k, v, **options)
+    else:
+        attended, weights = with_weights(q, k, v, **options)
+        out = attended.out
+        _here.weights.append(weights)
     out = out * 0 if all_dropped else out
     return out.reshape(*full, query.shape[-2], value.shape[-1])
 
@@ -130,10 +164,11 @@ def _judged(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None,
 def everywhere() -> Iterator[None]:
     """Sends torch's ``scaled_dot_product_attention`` through headwise for the duration, with torch's exact meaning.
 
-    It reaches every caller in this thread: ``nn.MultiheadAttention`` (with ``need_weights=False``; otherwise torch
-    itself does not call the op), ``nn.TransformerEncoder`` and models of the user's own. Causal is torch's top-left
-    rule, bool masks keep, float masks are added, dropout is applied as given, inputs may have any number of leading
-    axes. torch's fused inference path of these modules, which would go around the op, is off meanwhile.
+    It reaches every caller in this thread: ``nn.MultiheadAttention``, ``nn.TransformerEncoder`` and models of the
+    user's own. Causal is torch's top-left rule, bool masks keep, float masks are added, dropout is applied as given,
+    inputs may have any number of leading axes. torch's fused inference path of these modules, which would go around
+    the op, is off meanwhile in this thread. The weights that ``nn.MultiheadAttention`` returns with ``need_weights``
+    are those before dropout, whose rows add up to 1, where torch returns what dropout left of them.
 
     Example:
         >>> import torch, headwise as hw
@@ -158,13 +193,10 @@ def everywhere() -> Iterator[None]:
 
 def _open() -> None:
     """Puts ours in torch's namespace with the first block; torch's own modules look the op up there."""
-    global _entered, _fused_before
+    global _entered
     with _lock:
         _entered += 1
-        if _entered == 1:
-            _fused_before = torch.backends.mha.get_fastpath_enabled()
-            torch.backends.mha.set_fastpath_enabled(False)
-            torch.nn.functional.scaled_dot_product_attention = _instead
+        torch.nn.functional.scaled_dot_product_attention = _instead
 
 
 def _close() -> None:
@@ -174,4 +206,3 @@ def _close() -> None:
         _entered -= 1
         if _entered == 0:
             torch.nn.functional.scaled_dot_product_attention = _own
-            torch.backends.mha.set_fastpath_enabled(_fused_before)
