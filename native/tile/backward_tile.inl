@@ -2,7 +2,6 @@
 // where the processor multiplies those, p and dS rounded to bf16 then; or cell by cell where what is hidden is not
 // finite.
 
-constexpr int64_t BACK_ROWS = 2 * TILE; // rows of a tile
 constexpr int64_t BACK_KEYS = KEYS / 2; // keys of a block
 
 // An operand of a tile's rows, as the products want it.

@@ -88,20 +88,27 @@ inline Values take_values(const Call &call, const Rows &rows, int64_t j0, int64_
     return values_of(call, rows.b, rows.kv, j0, count, w.values, w.strange);
 }
 
-// o += weights values for rows [r0, r0 + n).
-inline void mix(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, int64_t c0, int64_t end,
+// o += weights values for rows [r0, r0 + n), a few rows at a time where they see different columns: weights of 0 before
+// and behind those that a row sees change nothing.
+inline void mix(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, int64_t count, const Sight &sight,
                 const Values &values) {
-    const int64_t o_row = up(call.E, LANES);
-    float *o = w.o + r0 * o_row;
-    if (!PAIRS || !values.pairs) {
-        product<MulFloats, true>(n, o_row, end - c0, w.scores + c0, LINE, 1, values.data + c0 * values.row, values.row,
-                                 o, o_row);
-        return;
+    const int64_t o_row = up(call.E, LANES), step = sight.whole ? n : ROWS;
+    for (int64_t r = 0; r < n; r += step) {
+        const int64_t rows = n - r < step ? n - r : step;
+        const Span seen = columns_seen(sight, r, rows);
+        const int64_t c0 = seen.lo, end = seen.hi < count ? seen.hi : count;
+        if (c0 >= end) continue;
+        float *o = w.o + (r0 + r) * o_row, *p = w.scores + r * LINE;
+        if (!PAIRS || !values.pairs) {
+            product<MulFloats, true>(rows, o_row, end - c0, p + c0, LINE, 1, values.data + c0 * values.row, values.row,
+                                     o, o_row);
+            continue;
+        }
+        for (int64_t i = 0; i < rows; ++i) // c0 is whole panels; behind `end` the weights are 0 up to a whole vector
+            for (int64_t c = c0; c < end; c += 2 * LANES) pair_up(p + i * LINE + c, p + i * LINE + c / 2);
+        product<MulPairs, true>(rows, o_row, (end - c0 + 1) / 2, p + c0 / 2, LINE, 1, values.data + c0 / 2 * values.row,
+                                values.row, o, o_row);
     }
-    for (int64_t r = 0; r < n; ++r) // c0 is whole panels; behind `end` the weights are 0 up to a whole vector
-        for (int64_t c = c0; c < end; c += 2 * LANES) pair_up(w.scores + r * LINE + c, w.scores + r * LINE + c / 2);
-    product<MulPairs, true>(n, o_row, (end - c0 + 1) / 2, w.scores + c0 / 2, LINE, 1, values.data + c0 / 2 * values.row,
-                            values.row, o, o_row);
 }
 
 // Rows [r0, r0 + n) take in what they see of a block: scores to weights to o.
@@ -119,7 +126,7 @@ inline void take_tile(const Call &call, ForwardRoom &w, int64_t r0, int64_t n, i
     if (!call.v.data) return;
     for (int64_t r = 0; values.strangers && r < n; ++r)
         add_strange(call, w.rows, values, j0, w.seen + r * KEYS, w.scores + r * LINE, w.o + (r0 + r) * o_row);
-    mix(call, w, r0, n, sight.c0, sight.c1 < count ? sight.c1 : count, values);
+    mix(call, w, r0, n, count, sight, values);
 }
 
 inline void keep_scores(const ForwardRoom &w, int64_t r0, int64_t n, int64_t j0, const Sight &sight) {
@@ -137,8 +144,11 @@ template <bool SPREAD> void forward_rows(const Call &given, ForwardRoom &w, bool
         if (w.staged) stage(given, *w.staged, rows.b, rows.kv, j0, count, w.staged_keys, w.staged_values);
         bool ready = false;
         Values values{};
-        for (int64_t r0 = 0; r0 < rows.count; r0 += TILE) {
-            const int64_t n = rows.count - r0 < TILE ? rows.count - r0 : TILE;
+        for (int64_t tile = 0; tile < rows.count; tile += TILE) {
+            Span near{tile, rows.count - tile < TILE ? rows.count : tile + TILE};
+            if (!w.kept.data) near = near_rows(rows.span, near, j0, count); // who asks, asks about whole tiles
+            const int64_t r0 = near.lo, n = near.hi - near.lo;
+            if (n == 0) continue;
             const Sight sight =
                 sight_of(call, rows.b, rows.head + r0, rows.query + r0, rows.span + r0, n, j0, count, w.keep);
             if (sight.c0 >= sight.c1) continue;

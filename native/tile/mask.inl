@@ -107,12 +107,46 @@ inline void keep_row(const Call &call, int64_t b, int64_t h, int64_t i, Span spa
     __builtin_memset(keep + hi, 0, size_t(count - hi));
 }
 
+constexpr int64_t TILE = 4 * ROWS;      // rows that are scored together
+constexpr int64_t BACK_ROWS = 2 * TILE; // in the backward pass
+
 // The columns of a block of keys that a tile of rows is scored on, and how they are hidden.
 struct Sight {
     int64_t c0, c1; // columns [c0, c1) of the block, whole vectors from a whole panel on; empty where no row sees any
     bool whole;     // every row sees every column
     bool cells;     // `keep` [rows][KEYS] says which
+    Span row[BACK_ROWS]; // where not whole: what each row sees at most
 };
+
+// The rows and columns that a step of a product needs: of some columns the rows that see one, or the other way round.
+inline Span rows_that_see(const Sight &sight, int64_t n, int64_t c, int64_t across) {
+    if (sight.whole) return {0, n};
+    Span found{0, n};
+    while (found.lo < n && (sight.row[found.lo].lo >= c + across || sight.row[found.lo].hi <= c)) ++found.lo;
+    while (found.hi > found.lo && (sight.row[found.hi - 1].lo >= c + across || sight.row[found.hi - 1].hi <= c))
+        --found.hi;
+    return found;
+}
+
+inline Span columns_seen(const Sight &sight, int64_t r, int64_t n) {
+    if (sight.whole) return {sight.c0, sight.c1};
+    Span found{sight.c1, sight.c0};
+    for (int64_t end = r + n; r < end; ++r) {
+        const Span part = meet(sight.row[r], {sight.c0, sight.c1});
+        if (part.lo >= part.hi) continue;
+        if (part.lo < found.lo) found.lo = part.lo / PANEL * PANEL;
+        if (part.hi > found.hi) found.hi = part.hi;
+    }
+    return found;
+}
+
+// Of some rows those from the first to the last whose span has something of the keys [j0, j0 + count).
+inline Span near_rows(const Span *spans, Span rows, int64_t j0, int64_t count) {
+    const auto apart = [&](Span span) { return span.lo >= span.hi || span.lo >= j0 + count || span.hi <= j0; };
+    while (rows.lo < rows.hi && apart(spans[rows.lo])) ++rows.lo;
+    while (rows.lo < rows.hi && apart(spans[rows.hi - 1])) --rows.hi;
+    return rows;
+}
 
 // The columns of a block that a row may see: of its span, what its runs reach.
 inline Span part_of(const Call &call, int64_t b, int64_t i, Span span, int64_t j0, int64_t count) {
@@ -133,8 +167,9 @@ inline Span part_of(const Call &call, int64_t b, int64_t i, Span span, int64_t j
 inline Sight sight_of(const Call &call, int64_t b, const int32_t *head, const int32_t *query, const Span *spans,
                       int64_t rows, int64_t j0, int64_t count, uint8_t *keep) {
     int64_t lo = count, hi = 0, last_lo = 0, first_hi = count;
+    Sight sight;
     for (int64_t r = 0; r < rows; ++r) {
-        const Span part = part_of(call, b, query[r], spans[r], j0, count);
+        const Span part = sight.row[r] = part_of(call, b, query[r], spans[r], j0, count);
         if (part.lo >= part.hi) {
             last_lo = count;
             continue;
@@ -144,10 +179,12 @@ inline Sight sight_of(const Call &call, int64_t b, const int32_t *head, const in
         if (part.lo > last_lo) last_lo = part.lo;
         if (part.hi < first_hi) first_hi = part.hi;
     }
-    if (lo >= hi) return {0, 0, false, false};
-    Sight sight{lo / PANEL * PANEL, up(hi, LANES), false, false};
+    sight.c0 = lo / PANEL * PANEL;
+    sight.c1 = up(hi, LANES);
     sight.whole = last_lo <= sight.c0 && first_hi >= sight.c1;
-    if (!has_holes(call)) return sight;
+    sight.cells = false;
+    if (lo >= hi) sight.c0 = sight.c1 = 0;
+    if (lo >= hi || !has_holes(call)) return sight;
     uint8_t some[KEYS] = {}; // whether some row sees a column
     for (int64_t r = 0; r < rows; ++r) {
         uint8_t *row = keep + r * KEYS;
@@ -156,8 +193,8 @@ inline Sight sight_of(const Call &call, int64_t b, const int32_t *head, const in
     }
     while (lo < hi && !some[lo]) ++lo;
     while (lo < hi && !some[hi - 1]) --hi;
-    if (lo >= hi) return {0, 0, false, false};
-    sight = {lo / PANEL * PANEL, up(hi, LANES), false, false};
+    sight.c0 = lo < hi ? lo / PANEL * PANEL : 0;
+    sight.c1 = lo < hi ? up(hi, LANES) : 0;
     uint8_t every = sight.c1 <= count;
     for (int64_t r = 0; every && r < rows; ++r)
         for (int64_t j = sight.c0; j < sight.c1; ++j) every &= keep[r * KEYS + j];

@@ -1,6 +1,5 @@
 // Scores of a tile: the rows of a piece of work against a block of keys.
 
-constexpr int64_t TILE = 4 * ROWS;  // rows that are scored together
 constexpr int64_t LINE = KEYS + 16; // floats from one row of scores to the next: not a power of two, for the cache
 
 // The rows of an item: which query of which head each is, and what it may see of the item's keys.
@@ -66,17 +65,25 @@ inline void finish_scores(const Call &call, const Rows &rows, int64_t r0, int64_
         for (int64_t r = 0; r < n; ++r) hide(sight, rows.span[r0 + r], j0, count, keep + r * KEYS, scores + r * LINE);
 }
 
-// scores [n][LINE] = q keys^T for columns [c0, c1) from keys packed by pack_transposed.
+// The rows of a tile that are scored on the panel at c. Rules are applied to whole rows, and read what they change.
+inline Span scored_on(const Call &call, const Sight &sight, int64_t n, int64_t c, int64_t across) {
+    return call.rules ? Span{0, n} : rows_that_see(sight, n, c, across);
+}
+
+// scores [n][LINE] = q keys^T for columns [c0, c1) from keys packed by pack_transposed. A panel's rows that see none of
+// it are left out: what they hold there is not written before it is hidden.
 inline void score_packed(const Call &call, const float *q, int64_t q_row, int64_t n, const float *keys,
                          const Sight &sight, float *scores, float scale = 1.0f) {
     for (int64_t c = sight.c0; c < sight.c1; c += PANEL) {
         const int64_t across = sight.c1 - c < PANEL ? sight.c1 - c : PANEL;
-        const float *panel = keys + c * call.D;
-        product<MulFloats, false, true>(n, across, call.D < CHAIN ? call.D : CHAIN, q, q_row, 1, panel, PANEL,
-                                        scores + c, LINE, scale);
+        const Span rows = scored_on(call, sight, n, c, across);
+        const float *panel = keys + c * call.D, *from = q + rows.lo * q_row;
+        float *to = scores + rows.lo * LINE + c;
+        product<MulFloats, false, true>(rows.hi - rows.lo, across, call.D < CHAIN ? call.D : CHAIN, from, q_row, 1,
+                                        panel, PANEL, to, LINE, scale);
         for (int64_t d = CHAIN; d < call.D; d += CHAIN)
-            product<MulFloats, true, true>(n, across, call.D - d < CHAIN ? call.D - d : CHAIN, q + d, q_row, 1,
-                                           panel + d * PANEL, PANEL, scores + c, LINE, scale);
+            product<MulFloats, true, true>(rows.hi - rows.lo, across, call.D - d < CHAIN ? call.D - d : CHAIN, from + d,
+                                           q_row, 1, panel + d * PANEL, PANEL, to, LINE, scale);
     }
 }
 
@@ -86,8 +93,9 @@ inline void score_pairs(const Call &call, const float *q, int64_t q_row, int64_t
     const int64_t width = call.D / 2;
     for (int64_t c = sight.c0; c < sight.c1; c += PANEL) {
         const int64_t across = sight.c1 - c < PANEL ? sight.c1 - c : PANEL;
-        product<MulPairs, false, true>(n, across, width, q, q_row, 1, keys + c * width, PANEL, scores + c, LINE,
-                                       call.scale);
+        const Span rows = scored_on(call, sight, n, c, across);
+        product<MulPairs, false, true>(rows.hi - rows.lo, across, width, q + rows.lo * q_row, q_row, 1,
+                                       keys + c * width, PANEL, scores + rows.lo * LINE + c, LINE, call.scale);
     }
 }
 
