@@ -236,6 +236,8 @@ class Tree(Mask):
         return self.parents.long() if self.per_batch else self.parents.long()[None]
 
     def keep(self, cells: Cells) -> Tensor:
+        if cells.geometry.T == 0:  # no token whose place could be looked up
+            return torch.ones((1, 1, 0, 1), dtype=torch.bool, device=self.parents.device)
         # Numbered depth first, a token and its descendants are one stretch: token a is i or an ancestor of it where
         # first[a] <= first[i] < behind[a].
         numbered = [_depth_first(parents) for parents in rows_of(self._rows(), cells.batch).tolist()]

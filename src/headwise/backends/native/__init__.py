@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 import headwise._native as kernels
 from headwise.backends.native.answers import Found, begun, sweep, whole
 from headwise.backends.native.backward import tangents
+from headwise.backends.native.classes import classes
 from headwise.backends.native.lowering import DTYPES, FEWER, lower, numbers, refusal
 from headwise.backends.native.storing import stored
 from headwise.backends.native.turning import turn
@@ -51,9 +52,10 @@ class Native:
         rows = [plan.q.new_empty((g.B, g.H, g.T), dtype=torch.float32) for _ in range(5 if asked else 4)]
         found: dict[str, Accumulator] = {}
         if 0 in (g.B, g.H, g.T, g.S):
-            for x in (out, *rows):
-                x.fill_(-INF if x is rows[0] or x is rows[3] else 0.0)
-        elif found := begun(plan):
+            return Result(out.zero_(), *_empty_rows(plan), entropy=rows[4].zero_() if asked else None)
+        if cut := classes(plan):
+            return self._of_classes(plan, cut)
+        if found := begun(plan):
             here = Found(rows[0], rows[1], rows[2], rows[3], rows[4] if asked else None)
             sweep(plan, whole(plan), here, False, out, list(found.values()))
         else:
@@ -63,6 +65,20 @@ class Native:
             lowered.call.forward(numbers(out), facts, torch.get_num_threads())
         answers = {name: accumulator.result() for name, accumulator in found.items()}
         return Result(out, rows[3], RowFacts(*rows[:3]), rows[4] if asked else None, answers)
+
+    def _of_classes(self, plan: Plan, cut: list[tuple[slice, Plan]]) -> Result:
+        """The rows of each class in their places; the others are empty."""
+        g = plan.geometry
+        out = _blank_out(plan.q, g.B, g.H, g.T, g.E).zero_()
+        empty = Result(out, *_empty_rows(plan))
+        for at, part in cut:
+            found = self.forward(part)
+            assert found.facts is not None
+            assert empty.facts is not None
+            places = (out, empty.lse, *empty.facts)
+            for place, rows in zip(places, (found.out, found.lse, *found.facts), strict=True):
+                place[:, :, at] = rows
+        return empty
 
     def backward(
         self, plan: Plan, result: Result, grad_out: Tensor | None, grad_lse: Tensor | None, needs: Sequence[bool]
@@ -130,6 +146,13 @@ def quick(
 def running() -> str:
     """Which kernels run in this process, on how many threads of whose: "avx2 kernels on 2 threads of libgomp"."""
     return f"{_ISA} kernels on {torch.get_num_threads()} threads of {kernels.thread_runtime()}"
+
+
+def _empty_rows(plan: Plan) -> tuple[Tensor, RowFacts]:
+    """Log-sum-exp and facts of rows that see no key."""
+    g = plan.geometry
+    lse, max_logit, peak, log_total = plan.q.new_zeros((4, g.B, g.H, g.T), dtype=torch.float32)
+    return lse.fill_(-INF), RowFacts(max_logit.fill_(-INF), peak, log_total)
 
 
 def _blank_out(like: Tensor, B: int, H: int, T: int, E: int) -> Tensor:
