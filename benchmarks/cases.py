@@ -248,6 +248,17 @@ for _dtype in ("f32", "bf16"):
             peers=("torch", "unfused", *(("flex",) if _S == 8192 else ()), "zentorch", *PACKED),
             build=_drawn("full", H=32, Hk=8, T=1, S=_S, D=128),
         )
+    for _work in ("pages of 1", "pages of 3", "pages of 16", "pages of 64", "int8"):
+        add(
+            "stored",
+            {"dtype": _dtype, "work": f"decode, {_work}", "S": 65536, "D": 128, "B": 1},
+            build=_drawn("full", H=32, Hk=8, T=1, S=65536, D=128),
+        )
+    add(
+        "latent",
+        {"dtype": _dtype, "work": "decode, latent", "S": 8192, "D": 576, "B": 1},
+        build=_drawn("full", H=128, Hk=1, T=1, S=8192, D=576),
+    )
     for _work in ("causal", "full"):
         add(
             "backward",

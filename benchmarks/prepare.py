@@ -18,6 +18,7 @@ import headwise as hw
 from benchmarks import gate
 from benchmarks.cases import Bench, visible_share
 from benchmarks.peers import Peer, Refusal, torch_op, unfused_op
+from headwise.nn.quantised import quantised
 from headwise.testing.budget import allowed, fused, spacing, three_op
 from headwise.testing.calls import Call, Draw
 
@@ -92,6 +93,54 @@ def forward(bench: Bench, peers: Sequence[Peer]) -> Prepared:
 
 
 decode = forward
+
+
+def stored(bench: Bench, peers: Sequence[Peer]) -> Prepared:
+    """A token over a past in pages or in eight bits, read as it lies; beside the same numbers as one tensor, and beside
+    making that tensor for torch's op at every token, which is what is done elsewhere."""
+    call = bench.call()
+    kept = [_kept(x, bench.axes["work"]) for x in (call.k, call.v)]
+    dense = Call(call.q, kept[0].dense(), kept[1].dense(), call.options)
+    op = torch_op(dense)
+    sides = {
+        OURS: lambda: hw.attention(call.q, *kept, **call.options),
+        "plain": _ours(dense),
+        "torch": lambda: op(call.q, *(x.dense() for x in kept)),
+    }
+    right = gate.judge(sides[OURS](), gate.expected(dense))
+    size = sum(
+        x.numbers.numel() + 4 * x.scales.numel()
+        if isinstance(x, hw.Quantised)
+        else x.length * len(x.table) * x.pool[0, :, 0].numel() * x.pool.element_size()
+        for x in kept
+    )
+    backend, gflop, _ = _said(dense)
+    return Prepared(sides, {}, right, backend, gflop, size)
+
+
+def _kept(x: Tensor, work: str) -> hw.Paged | hw.Quantised:
+    """Keys or values as a cache would hold them; pages lie in no order."""
+    if "int8" in work:
+        numbers, scales = quantised(x)
+        return hw.Quantised(numbers, scales.squeeze(-1), x.dtype)
+    (B, Hk, S, width), size = x.shape, int(work.rpartition(" ")[2])
+    count = -(-S // size)
+    whole = torch.nn.functional.pad(x, (0, 0, 0, count * size - S)).view(B, Hk, count, size, width)
+    table = torch.randperm(B * count, generator=torch.Generator().manual_seed(0)).view(B, count)
+    pool = x.new_empty(B * count, Hk, size, width)
+    pool[table] = whole.transpose(1, 2)
+    return hw.Paged(pool, table.int(), S)
+
+
+def latent(bench: Bench, peers: Sequence[Peer]) -> Prepared:
+    """A token of DeepSeek's 128 heads over latents of 512 + 64 numbers, one key/value head for all of them."""
+    call = bench.call()
+    call = Call(call.q, call.k, call.k[..., :512], call.options)  # values are a part of the keys, in the same memory
+    op = torch_op(call)
+    sides = {OURS: _ours(call), "torch": lambda: op(call.q, call.k, call.v)}
+    right = gate.judge(sides[OURS](), gate.expected(call))
+    backend, gflop, _ = _said(call)
+    return Prepared(sides, {}, right, backend, gflop, call.k.numel() * call.k.element_size())
 
 
 def structured(bench: Bench, peers: Sequence[Peer]) -> Prepared:

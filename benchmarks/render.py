@@ -76,6 +76,7 @@ SECTIONS: dict[str, Picks] = {
     "The shape of BERT": lambda row: "H" in row["axes"],
     "Forced to AVX2": lambda row: row["isa"] == "avx2",
     "Decode": lambda row: row["kind"] == "decode",
+    "Decode from pages, eight bits and latents": lambda row: row["kind"] in ("stored", "latent"),
     "Forward and backward": lambda row: row["kind"] == "backward",
     "Observers": lambda row: row["kind"] == "observed",
     "Tiny inputs": lambda row: row["kind"] == "overhead",

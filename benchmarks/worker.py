@@ -87,7 +87,7 @@ def run(bench: Bench, peers: Sequence[Peer], seconds: float) -> dict[str, Any]:
     if bench.axes["dtype"] == "bf16":
         peak = probes.arithmetic(torch.bfloat16)
         row["fma_bf16"] = None if peak is None else asdict(peak)
-    if ready.size and bench.kind == "decode":
+    if ready.size and bench.kind in ("decode", "stored", "latent"):
         row["read"] = asdict(probes.read(ready.size))
     return row
 

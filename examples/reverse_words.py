@@ -27,7 +27,7 @@ VOCABULARY = 2 + len(LETTERS)
 
 def words() -> tuple[list[str], list[str]]:
     """The words of 3 to 16 letters in Python's documentation, each once: those to learn from, and those held out."""
-    found = sorted(set(re.findall(r"[a-z]{3,16}", " ".join(topics.values()).lower())))
+    found = sorted(set(re.findall(r"\b[a-z]{3,16}\b", " ".join(topics.values()).lower())))
     order = torch.randperm(len(found), generator=torch.Generator().manual_seed(0)).tolist()
     held_out = len(found) // 10
     return [found[n] for n in order[held_out:]], [found[n] for n in order[:held_out]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-# The float64 definition that every backend is held to is read by tests of several directories.
+# native_here and small, which stand there, are read by tests of several directories.
 sys.path.insert(0, str(Path(__file__).parent / "conformance"))
 
 

@@ -106,14 +106,24 @@ NB_MODULE(_native, m) {
              })
         .def("rule_bias", [](Bound &self, uintptr_t values, const Strides4 &strides,
                              int dtype) { self.rule(RuleKind::bias).plane = plane(values, strides, dtype); })
-        .def("pages",
-             [](Bound &self, bool values, uintptr_t table, int64_t batch, int64_t size, int64_t stride) {
-                 Store &store = values ? self.call.v_store : self.call.k_store;
-                 store.pages = pointer<const int32_t>(table);
-                 store.batch = batch;
-                 store.size = size;
-                 store.stride = stride;
-             })
+        .def(
+            "pages",
+            [](Bound &self, bool values, uintptr_t table, int64_t batch, int64_t size, int64_t stride, int64_t pages) {
+                Store &store = values ? self.call.v_store : self.call.k_store;
+                store.pages = pointer<const int32_t>(table);
+                store.batch = batch;
+                store.size = size;
+                store.stride = stride;
+                const int64_t columns = (self.call.S + size - 1) / size;
+                bool inside = true;
+                for (int64_t b = 0; b < self.call.B; ++b)
+                    for (int64_t n = 0; n < columns; ++n) {
+                        const int32_t page = store.pages[b * batch + n];
+                        inside &= page >= 0 && page < pages;
+                    }
+                return inside;
+            },
+            "Whether every page that the table names is there; where not, the call must not run.")
         .def("scales",
              [](Bound &self, bool values, uintptr_t scales, int64_t batch, int64_t head, int64_t row) {
                  Store &store = values ? self.call.v_store : self.call.k_store;

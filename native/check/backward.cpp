@@ -195,8 +195,7 @@ class Derivative {
                 ds = {ds.value * slope,
                       ds.slack * slope + std::fabs(ds.value) * (2 * std::fabs(bent.value) * bent.slack + kUnit * 4)};
             } else if (x.back.rule[n].data) {
-                const double factor =
-                    rule.kind == RuleKind::slopes ? -away(call, rule, b, i, j) : 1.0;
+                const double factor = rule.kind == RuleKind::slopes ? -away(call, rule, b, i, j) : 1.0;
                 found.rule[size_t(n)][size_t(index_of(call, rule, x.back.rule[n], b, h, i, j))].add(
                     ds.value * factor, ds.slack * std::fabs(factor));
             }

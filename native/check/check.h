@@ -46,5 +46,7 @@ void check_backward(const Kernels &kernels, const Problem &problem, Random &rand
                     Report &report);
 void check_survey(const Kernels &kernels, const Problem &problem, Random &random, const Options &options,
                   Report &report);
+void check_stored(const Kernels &kernels, const Problem &problem, Random &random, const Options &options,
+                  Report &report);
 
 } // namespace check

@@ -59,7 +59,8 @@ struct Pass {
     void (*check)(const Kernels &, const Problem &, Random &, const Options &, Report &);
 };
 
-const Pass kPasses[] = {{"forward", check_forward}, {"backward", check_backward}, {"survey", check_survey}};
+const Pass kPasses[] = {
+    {"forward", check_forward}, {"backward", check_backward}, {"survey", check_survey}, {"stored", check_stored}};
 
 std::string at_work; // what to say when the process is killed for touching a page
 

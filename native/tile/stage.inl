@@ -2,7 +2,7 @@
 
 inline bool is_stored(const Store &store) { return store.pages || store.scales; }
 
-// One row in a page, or of int8, as a row of floats or of what it is.
+// Where a row in a page, or of int8, begins.
 inline const char *stored_row(const Operand &x, const Store &store, int64_t b, int64_t h, int64_t j) {
     const int64_t size = store.scales ? 1 : x.dtype == Dtype::f32 ? 4 : 2;
     int64_t from = b * x.batch + j * x.row;
@@ -12,6 +12,14 @@ inline const char *stored_row(const Operand &x, const Store &store, int64_t b, i
 
 inline void dequantise(const int8_t *from, float scale, int64_t width, float *to) {
     for (int64_t d = 0; d < width; ++d) to[d] = float(from[d]) * scale;
+}
+
+// A row of int8 as the numbers of the dtype that is meant: each is rounded to it, as the dense operand is.
+inline void dequantise(const int8_t *from, float scale, int64_t width, char *to, Dtype dtype) {
+    if (dtype == Dtype::f32) return dequantise(from, scale, width, reinterpret_cast<float *>(to));
+    float row[kMaxWidth];
+    dequantise(from, scale, width, row);
+    narrow_row(row, width, to, dtype);
 }
 
 // Rows [j0, j0 + count) side by side in `to`, and the operand that finds them there.
@@ -29,7 +37,7 @@ inline Operand staged(const Operand &x, const Store &store, int64_t b, int64_t h
         }
         if (store.scales) {
             const float scale = store.scales[b * store.scale_batch + h * store.scale_head + (j0 + j) * store.scale_row];
-            dequantise(reinterpret_cast<const int8_t *>(from), scale, width, to + j * width);
+            dequantise(reinterpret_cast<const int8_t *>(from), scale, width, rows + j * width * size, x.dtype);
         } else {
             __builtin_memcpy(rows + j * width * size, from, size_t(width * size));
         }

@@ -60,7 +60,7 @@ def _plain(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, ...]:
         score = torch.where(plan.spec.mask.keep(cells), score, -INF)
     if hidden is not None:
         score = torch.where(hidden, -INF, score)
-    largest = score.amax(-1, keepdim=True)
+    largest = score.amax(-1, keepdim=True) if plan.geometry.S else score.new_full((*score.shape[:-1], 1), -INF)
     empty = largest == -INF
     peak = largest if plan.spec.sinks is None else torch.maximum(largest, plan.spec.sinks.to(plan.dtype)[:, None, None])
     peak = torch.where(empty, 0.0, peak)

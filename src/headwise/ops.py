@@ -316,11 +316,13 @@ def _stored(
 
     Whatever else there is to check, a plan over blanks of their shapes checks.
     """
-    given = [x for x in (q, k, v) if isinstance(x, Tensor)]
+    given = [part for x in (q, k, v) for part in (x.tensors() if isinstance(x, Stored) else (x,))]
     if backend not in (None, "native") or spec.dropout or followed(*given):
         return None
+    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in given):
+        return None
     plan = make_plan("attention", q, _blank(k), _blank(v), spec)
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (*given, *plan.parameters)):
+    if torch.is_grad_enabled() and any(p.requires_grad for p in plan.parameters):
         return None
     out = stored(plan, k, v)
     return out if out is None or spec.gate is None else _gated(out, spec.gate, plan.dtype)

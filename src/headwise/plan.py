@@ -117,6 +117,10 @@ class Plan:
         """The same plan with other questions."""
         return self._like(observers=observers)
 
+    def basic(self) -> Plan:
+        """The same plan with each score rule as the kernels know it; ``Rules.pull_basic`` leads gradients back."""
+        return self._like(spec=replace(self.spec, scores=tuple(rule.basic() for rule in self.spec.scores)))
+
     def _like(self, **changes: Any) -> Plan:
         """A changed plan with the same mask, which need not be lowered again."""
         plan = replace(self, **changes)

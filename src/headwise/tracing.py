@@ -20,6 +20,7 @@ def followed(*operands: Any) -> bool:
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()
         or torch.autograd.forward_ad._current_level >= 0
+        or any(torch._C._get_dispatch_mode(mode) is not None for mode in _TRACERS)
         or any(isinstance(x, Tensor) and (x.is_meta or isinstance(x, _WITHOUT_NUMBERS)) for x in operands)
     )
 
@@ -32,6 +33,9 @@ def readable(x: Tensor) -> bool:
         x = torch._C._functorch.get_unwrapped(x)
     return not (x.is_meta or isinstance(x, _WITHOUT_NUMBERS))
 
+
+# make_fx and FakeTensorMode see every operation of a thread, but nothing that is done to memory behind torch's back.
+_TRACERS = (torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE)
 
 _WITHOUT_NUMBERS = (
     torch._subclasses.fake_tensor.FakeTensor,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from definition import define
 
-from headwise.testing import CASES, allowed, far, fused, spacing, three_op, within
+from headwise.testing import CASES, allowed, define, far, fused, spacing, three_op, within
 
 NAN, INF = float("nan"), float("inf")
 

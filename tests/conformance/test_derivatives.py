@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from definition import define
 from small import small_tiles
 from torch import Tensor
 
 import headwise as hw
-from headwise.testing import CASES, Call, Draw, far, within
+from headwise.testing import CASES, Call, Draw, define, far, within
 
 F64 = torch.float64
 BACKENDS = ["reference", "blocked"]

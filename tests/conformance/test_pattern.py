@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from definition import define
 
 import headwise as hw
 from headwise import pattern
-from headwise.testing import CASES, questions, within
+from headwise.testing import CASES, define, questions, within
 
 F64 = torch.float64
 

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from answers import answers
-from definition import Exact, define
 
 import headwise as hw
 from headwise.observers import Frame, Tile, start
 from headwise.plan import Plan, make_plan
 from headwise.spec import AttentionSpec, Cells
-from headwise.testing import CASES, Call, far, questions, within
+from headwise.testing import CASES, Call, Exact, answers, define, far, questions, within
 
 F64 = torch.float64
 Box = tuple[slice, slice, slice, slice]

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from definition import define
 from torch import Tensor, nn
 
 import headwise as hw
-from headwise.testing import Call, within
+from headwise.testing import Call, define, within
 
 F64 = torch.float64
 BACKENDS = ["reference", "blocked", None]

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from definition import define
 from native_here import NATIVE, by_native, with_dtypes
 from torch import Tensor
 
 import headwise as hw
-from headwise.testing import CASES, Call, Draw, allowed, fused, spacing, three_op, within
+from headwise.testing import CASES, Call, Draw, allowed, define, fused, spacing, three_op, within
 
 F64, F32 = torch.float64, torch.float32
 BACKENDS = ["reference", "blocked", "sdpa"]

@@ -9,36 +9,19 @@ from typing import Any
 
 import pytest
 import torch
-from definition import define
 from torch import Tensor, nn
 
 import headwise as hw
 from headwise import backends
-from headwise.testing import CASES, Call, Draw, within
+from headwise.testing import CASES, Call, Draw, define, within
 
 F64 = torch.float64
 BACKENDS = ["reference", "blocked"]
-
-# Rows of USER_CASES A1 to A3 that this version cannot hold yet, or that another directory of tests holds.
-LATER = {
-    "A1.22": "a mask reaches a registered model: needs transformers, held in tests/models",
-    "A2.42": "rotary pairings: the module has no rotary embedding in this version",
-    "A2.43": "logits with and without the library: needs transformers, held in tests/models",
-    "A3.48": "observing a stack that somebody else wrote: needs transformers, held in tests/models",
-    "A3.54": "page sizes: paged caches are not in this version",
-    "A3.63": "ONNX export: the exportable path is not in this version",
-}
 
 
 def operands(B: int = 2, H: int = 2, T: int = 5, S: int = 7, D: int = 4, Hk: int | None = None) -> Any:
     Hk = H if Hk is None else Hk
     return tuple(torch.randn(B, h, n, D, dtype=F64) for h, n in ((H, T), (Hk, S), (Hk, S)))
-
-
-def test_rows_left_for_later_say_why() -> None:
-    for row, why in LATER.items():
-        assert row.startswith(("A1.", "A2.", "A3."))
-        assert "not in this version" in why or "in this version" in why or "held in" in why
 
 
 def test_weights_are_per_head() -> None:

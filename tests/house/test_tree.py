@@ -20,14 +20,14 @@ REPO = Path(__file__).resolve().parents[2]
 ROOT = REPO / "src" / "headwise"
 CODE = sorted(
     path
-    for folder in ("src", "tests", "benchmarks", "native")
+    for folder in ("src", "tests", "benchmarks", "examples", "native")
     for path in (REPO / folder).rglob("*")
     if path.suffix in {".py", ".cpp", ".h", ".inl"}
 )
 MAX_LINES = 500
 SAYS_NOTHING = {"utils", "util", "common", "misc", "helpers", "helper", "stuff", "tools"}
 
-# The names that other people's checks call. Those of heads/, viewer/ and torch_compat come with their own issues.
+# The names that other people's checks call.
 PINNED = """
     attention attend explain Pattern
     Causal Window Prefix Padding Documents Chunks Blocks Dense Rule

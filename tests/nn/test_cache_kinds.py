@@ -106,9 +106,10 @@ def poison(cache: Any) -> None:
             free = torch.ones(part._buffer.shape[-2], dtype=torch.bool)
             free[part._start : part._start + part._length] = False
             part._buffer.data[..., free, :] = float("nan") if part._buffer.is_floating_point() else -128
-    if isinstance(cache, RingCache) and cache._undropped and cache._k._buffer is not None:
+    if isinstance(cache, RingCache) and cache._k._buffer is not None:
         for part in (cache._k, cache._v):
-            part.held.data[:, :, cache.sinks : cache.sinks + cache._undropped] = float("nan")
+            undropped = part.held.shape[2] - cache.held
+            part.held.data[:, :, cache.sinks : cache.sinks + undropped] = float("nan")
     if isinstance(cache, StaticCache) and cache._k is not None:
         for buffer in (cache._k, cache._v):
             buffer.data[:, :, cache.length :] = float("nan")
@@ -118,6 +119,7 @@ def poison(cache: Any) -> None:
 
 def poison_pages(cache: PagedCache) -> None:
     pool, size = cache.pool, cache.page_size
+    pool._settle()
     own = cache._table.flatten().bincount(minlength=len(pool._readers)) if cache.length else 0 * pool._readers
     for tensor in pool.tensors() or ():
         tensor[pool._readers == 0] = float("nan")

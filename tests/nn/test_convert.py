@@ -298,9 +298,9 @@ def test_the_pairing_of_llamas_own_files() -> None:
         ({"heads": 3}, ShapeError, "8 rows cannot be cut into 3 heads"),
         ({"rotary_dim": 3}, ShapeError, "rotary_dim is 3; it is even, at least 2 and at most D=4"),
         ({"rotary_dim": 6}, ShapeError, "rotary_dim is 6"),
-        ({"to": "pairs"}, SpecError, 'to is \'pairs\'; it is "halves" or "neighbours"'),
+        ({"new": "pairs"}, SpecError, 'new is \'pairs\'; it is "halves" or "neighbours"'),
     ],
 )
 def test_pairings_that_cannot_be(options: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        rope_pairing(torch.zeros(8, 2), **{"heads": 2, "from_": "halves", "to": "neighbours", **options})
+        rope_pairing(torch.zeros(8, 2), **{"heads": 2, "old": "halves", "new": "neighbours", **options})

@@ -223,7 +223,7 @@ def test_a_config_holds_all_numbers_and_makes_the_same_layer() -> None:
         ({"is_causal": True}, "Did you mean 'mask'"),
         ({"qk_norm": "rsm"}, "Did you mean 'rms'"),
         ({"gate": "heads"}, "Did you mean 'head'"),
-        ({"sinks": 1.0}, "sinks is 1.0; it is 'learned' or 'off-by-one', or None"),
+        ({"sinks": 1.0}, "sinks is 1.0; it is 'learned' or 'off-by-one'"),
         ({"kdim": 0}, "kdim is 0"),
     ],
 )

@@ -234,13 +234,13 @@ def test_axes_of_images_equal_transformers(kind: str, layout: Any) -> None:
         (lambda: Rotary(7), "width is 7"),
         (lambda: Rotary(0), "width is 0"),
         (lambda: Rotary(base=-1.0), "base is -1.0"),
-        (lambda: Rotary(pairing="pairs"), "pairing is 'pairs'; it is one of 'halves', 'neighbours'"),  # type: ignore[arg-type]
+        (lambda: Rotary(pairing="pairs"), "pairing is 'pairs'; it is 'halves' or 'neighbours'"),  # type: ignore[arg-type]
         (lambda: Rotary(scaling={"rope_type": "yarn"}), "Rotary.from_parameters"),  # type: ignore[arg-type]
         (lambda: Rotary(8, axes=Axes((1, 2))), "axes have 3 pairs, width 8 has 4"),
         (lambda: Axes(()), "how many pairs"),
         (lambda: Axes((2, 3), "alternating"), "equal numbers of pairs"),
-        (lambda: Axes((2, 2), "rows"), "layout is 'rows'"),  # type: ignore[arg-type]
-        (lambda: Linear(0.0), "factor is 0.0; it is a number above 0"),
+        (lambda: Axes((2, 2), "rows"), "layout is 'rows'; it is 'blocks', "),  # type: ignore[arg-type]
+        (lambda: Linear(0.0), "factor is 0.0; numbers here are finite and above 0"),
         (lambda: Rotary.from_parameters({"rope_type": "yarm"}, 8), "Did you mean 'yarn'"),
         (lambda: Rotary.from_parameters({"rope_type": "llama3", "factor": 2.0}, 8), "there is no low_freq_factor"),
         (lambda: Rotary(16).rotate(torch.zeros(1, 1, 2, 8), 0), "width is 16, heads are 8 wide"),

@@ -225,7 +225,7 @@ def test_dropout_of_everything_leaves_the_bias() -> None:
 
 
 def test_weights_of_each_head_carry_second_derivatives() -> None:
-    """A1.46: one pattern a head where it is asked for; a loss on the pattern trains it."""
+    """A3.46: one pattern a head where it is asked for; a loss on the pattern trains it."""
     theirs, ours = pair()
     found = []
     for layer in (theirs, ours):
@@ -240,7 +240,7 @@ def test_weights_of_each_head_carry_second_derivatives() -> None:
 
 @pytest.mark.parametrize("grad", [True, False])
 def test_without_weights_nothing_of_t_by_s_is_made(grad: bool) -> None:
-    """A1.73: a pattern of 2 GiB is nowhere."""
+    """A4.73: a pattern of 2 GiB is nowhere."""
     length = 16_384
     layer = MultiheadAttention(8, 2, batch_first=True)
     x = torch.randn(1, length, 8)
@@ -337,7 +337,7 @@ def test_under_autocast() -> None:
 
 
 def test_hooks_fire_on_the_module_and_its_output_projection() -> None:
-    """A1.49, A1.50: out_proj is called, and what stands in its place is too."""
+    """A3.49, A3.50: out_proj is called, and what stands in its place is too."""
     _, layer = pair()
     layer.eval()
     fired: list[str] = []
@@ -429,7 +429,7 @@ def test_two_bool_masks_give_no_warning_as_two_of_a_kind_give_none_in_torch() ->
 
 
 def test_observing_one_layer() -> None:
-    """A1.46: per-head answers, and the bits of the output as unwatched."""
+    """A3.46: per-head answers, and the bits of the output as unwatched."""
     _, layer = pair(add_zero_attn=True)
     q, k = draw(B, T, M), draw(B, S, M, seed=1)
     seen = layer.attend(q, k, k, observe=[hw.Received()])

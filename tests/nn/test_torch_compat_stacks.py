@@ -64,7 +64,7 @@ class Count:
 @pytest.mark.parametrize("masked", ["none", "padding", "cells", "heads", "both"])
 @pytest.mark.parametrize("options", [{}, {"norm_first": True}, {"batch_first": False}], ids=["post", "pre", "TBM"])
 def test_an_encoder_is_torchs(name: str, masked: str, options: dict[str, Any]) -> None:
-    """A1.13, A1.14, A1.49: the same numbers at every real token in every mode, and every module called once."""
+    """A1.13, A1.14, A3.49: the same numbers at every real token in every mode, and every module called once."""
     theirs = encoder(**options)
     ours = torch_compat.replace(copy.deepcopy(theirs))
     x = draw(B, T, M) if theirs.layers[0].self_attn.batch_first else draw(B, T, M).transpose(0, 1)
@@ -191,7 +191,7 @@ def test_a_class_of_the_users_own_is_left_alone() -> None:
 
 @pytest.mark.parametrize("name", MODES)
 def test_an_adapter_in_place_of_the_output_projection_is_heard(name: str) -> None:
-    """A1.50: torch's module reads out_proj's weight and never calls it, so LoRA on it does nothing there."""
+    """A3.50: torch's module reads out_proj's weight and never calls it, so LoRA on it does nothing there."""
     import peft
 
     model = torch_compat.replace(encoder(2))
@@ -212,7 +212,7 @@ def test_an_adapter_in_place_of_the_output_projection_is_heard(name: str) -> Non
 
 
 def test_every_layer_of_a_stack_can_be_asked() -> None:
-    """A1.48: the answers of three layers, the bits of the output unchanged."""
+    """A3.48: the answers of three layers, the bits of the output unchanged."""
     model = torch_compat.replace(encoder(3)).eval()
     x, hidden = draw(B, T, M), padding(T)
     with mode(model, "no_grad"):

@@ -179,7 +179,7 @@ def test_buckets_are_those_of_transformers(buckets: int, max_distance: int, bidi
     """Every distance to twice the furthest, and some far beyond."""
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5", reason="transformers is not installed")
     weights = torch.arange(2.0 * buckets).reshape(buckets, 2)
-    rule = hw.RelativeBias.t5(weights, bidirectional, max_distance)
+    rule = hw.RelativeBias.t5(weights, bidirectional, max_distance).basic()
     near = torch.arange(-2 * max_distance, 2 * max_distance + 1)
     offsets = torch.cat([near, torch.tensor([-(10**6), -12345, 12345, 10**6])])
     wanted = t5.T5Attention._relative_position_bucket(offsets, bidirectional, buckets, max_distance)
@@ -233,7 +233,7 @@ def test_a_grid_is_that_of_swin(size: tuple[int, int]) -> None:
     swin = pytest.importorskip("transformers.models.swin.modeling_swin", reason="transformers is not installed")
     module = swin.SwinRelativePositionBias(3, size)
     torch.nn.init.normal_(module.relative_position_bias_table)
-    found = hw.Bias.grid(module.relative_position_bias_table, *size).tensor
+    found = hw.Bias.grid(module.relative_position_bias_table, *size).basic().tensor
     assert torch.equal(found, module()[0])
 
 
@@ -242,7 +242,7 @@ def test_a_grid_with_a_class_token_is_that_of_beit(size: tuple[int, int]) -> Non
     beit = pytest.importorskip("transformers.models.beit.modeling_beit", reason="transformers is not installed")
     table = torch.randn((2 * size[0] - 1) * (2 * size[1] - 1) + 3, 2)
     entries = beit.BeitRelativePositionBias.generate_relative_position_index(size)
-    assert torch.equal(hw.Bias.grid(table, *size).tensor, table[entries].permute(2, 0, 1))
+    assert torch.equal(hw.Bias.grid(table, *size).basic().tensor, table[entries].permute(2, 0, 1))
 
 
 def test_gradient_reaches_the_table_of_a_grid() -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -167,6 +168,8 @@ def test_lengths_and_offsets_say_the_same() -> None:
     x = torch.randn(1, 1, 19, 4)
     by_lengths = hw.attention(x, x, x, mask=recipes.packed(torch.tensor(LENGTHS)))
     by_offsets = hw.attention(x, x, x, mask=recipes.packed(offsets=torch.tensor([0, 4, 4, 10, 19])))
+    by_array = hw.attention(x, x, x, mask=recipes.packed(np.array(LENGTHS)))
+    assert torch.equal(by_lengths, by_array)
     assert torch.equal(by_lengths, by_offsets)
 
 
@@ -175,12 +178,18 @@ def test_lengths_and_offsets_say_the_same() -> None:
     [
         (lambda: recipes.longformer(3, 1), "longformer: window is 3; half of it lies on each side"),
         (lambda: recipes.bigbird(64, 2, window=2), "bigbird: window is 2; a query's own block"),
-        (lambda: recipes.bigbird(64, 0), "bigbird: heads is 0; it is an int of at least 1"),
+        (lambda: recipes.bigbird(64, 0), "bigbird: heads is 0; it is an int from 1 to 1099511627776"),
         (lambda: recipes.dilated(2, 0), "dilated: step is 0"),
         (lambda: recipes.streaming(2, 0), "streaming: window is 0"),
         (recipes.packed, "packed: it takes lengths or offsets"),
         (lambda: recipes.packed([1], offsets=torch.tensor([0, 1])), "packed: it takes lengths or offsets"),
         (lambda: recipes.packed([2, -1]), "packed: lengths is"),
+        (lambda: recipes.packed(5), "packed: lengths is 5; it is a list or tensor of ints"),
+        (lambda: recipes.packed([1.5, 2]), r"packed: lengths is \[1.5, 2\]; it is a list or tensor of ints"),
+        (lambda: recipes.packed([2**70]), r"packed: lengths is .*; it is a list or tensor of ints"),
+        (lambda: recipes.packed(np.ones((1, 2), int)), r"packed: lengths is .*; it is a list or tensor of ints"),
+        (lambda: recipes.packed(torch.ones(2)), "packed: lengths is torch.float32; it is an integer tensor"),
+        (lambda: recipes.streaming(2**60, 4), "streaming: sinks is 1152921504606846976; it is an int from 0 to 1099"),
         (lambda: recipes.packed([2, 3], queries=6), "packed: queries is 6; there are 5 tokens"),
     ],
 )

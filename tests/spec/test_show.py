@@ -105,11 +105,28 @@ def test_nothing_to_show(capsys: pytest.CaptureFixture[str]) -> None:
         ({"height": 0}, "show: height is 0"),
         ({"batch": 2}, "show: batch is 2; the mask holds 2 of them"),
         ({"head": -1}, "show: head is -1"),
+        ({"q_start": 1.5}, "show: q_start is 1.5"),
+        ({"q_start": "a"}, "show: q_start is 'a'"),
+        ({"q_start": 2**70}, "show: q_start is 1180591620717411303424; it is an int from -1099"),
+        ({"q_start": torch.tensor(1.5)}, "show: q_start .* of torch.float32; it is an int, or an integer tensor"),
+        ({"T": 2**70}, "show: T is 1180591620717411303424"),
     ],
 )
 def test_what_cannot_be_shown(how: dict[str, Any], said: str) -> None:
     with pytest.raises(hw.SpecError, match=said):
         hw.Prefix(torch.tensor([1, 2])).show(**how)
+
+
+def test_a_start_for_each_sequence_fits_the_mask() -> None:
+    with pytest.raises(hw.ShapeError, match="q_start has 3 entries, the batch has 2 rows"):
+        hw.Prefix(torch.tensor([1, 2])).show(4, q_start=torch.tensor([0, 1, 2]))
+
+
+def test_a_start_in_a_tensor(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of one number, and of one for the row that is shown."""
+    wanted = shown(capsys, hw.Causal(), 2, 5, q_start=1)
+    assert shown(capsys, hw.Causal(), 2, 5, q_start=torch.tensor(1)) == wanted
+    assert shown(capsys, hw.Causal(), 2, 5, q_start=torch.tensor([4, 1]), batch=1) == wanted
 
 
 def test_a_mask_of_other_sizes_is_refused() -> None:

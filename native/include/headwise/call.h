@@ -23,8 +23,8 @@ struct Store {
     // pages[b * batch + j / size]. Null: not in pages.
     const int32_t *pages;
     int64_t batch, size, stride;
-    // As int8, row (b, h, j) times scales[b * scale_batch + h * scale_head + j * scale_row]; its operand's dtype is
-    // then f32, as which it is read. Null: not int8.
+    // As int8, row (b, h, j) times scales[b * scale_batch + h * scale_head + j * scale_row], each number rounded to the
+    // operand's dtype. Null: not int8.
     const float *scales;
     int64_t scale_batch, scale_head, scale_row;
 };

@@ -137,15 +137,12 @@ class CacheLayer(CacheLayerMixin):  # type: ignore[misc]  # its base is transfor
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Each row ``repeats`` times, side by side."""
-        self.cache.reorder(self._rows().repeat_interleave(repeats))
+        self.cache.reorder(torch.arange(self.cache.batch or 0).repeat_interleave(repeats))
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Some rows of the batch."""
-        self.cache.reorder(self._rows()[indices.cpu()])
-
-    def _rows(self) -> Tensor:
-        keys = self.keys
-        return torch.arange(0 if keys is None else len(keys))
+        if self.cache.batch is not None:
+            self.cache.reorder(torch.arange(self.cache.batch)[indices.cpu()])
 
     def offload(self) -> None:
         """Refused: a cache stays where it is."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -14,11 +13,13 @@ from typing_extensions import Self
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.nn.cache import Cache, KVCache
-from headwise.nn.config import AttentionConfig, listed, not_a_mask
+from headwise.nn.calls import both, check_cache, check_input, output_is_ours, reset, through
+from headwise.nn.checking import mask_of, near
+from headwise.nn.config import AttentionConfig
 from headwise.nn.presets import PRESETS
 from headwise.nn.rules import Held
 from headwise.ops import Attended, attend, attention
-from headwise.spec import Alibi, Causal, Mask, Rules
+from headwise.spec import Mask
 
 __all__ = ["MultiHeadAttention"]
 
@@ -155,10 +156,8 @@ class MultiHeadAttention(nn.Module):
             (9, 3, 64, 100000.0)
         """
         if name not in PRESETS:
-            near = difflib.get_close_matches(str(name), PRESETS, n=3, cutoff=0.4)
-            todo = f"Did you mean {listed(map(repr, near))}?" if near else ""
-            what = f"there is no preset {name!r}"
-            raise SpecError(sentence(f"{_WHO}.preset", what, f"known are {', '.join(PRESETS)}", "", todo))
+            what, rule = f"there is no preset {name!r}", f"known are {', '.join(PRESETS)}"
+            raise SpecError(sentence(f"{_WHO}.preset", what, rule, todo=near(name, PRESETS, n=3)))
         return cls(**{**PRESETS[name], **changes})
 
     def reset_parameters(self) -> None:
@@ -171,14 +170,8 @@ class MultiHeadAttention(nn.Module):
             >>> bool((layer.o_proj.bias == 0).all())
             True
         """
-        for module in self.children():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, (nn.RMSNorm, nn.LayerNorm)):
-                module.reset_parameters()
-        if isinstance(self.sinks, nn.Parameter):
+        reset(self)
+        if self.sinks is not None:
             nn.init.zeros_(self.sinks)
 
     def forward(
@@ -278,7 +271,7 @@ class MultiHeadAttention(nn.Module):
         at: int | Tensor = (0 if own is None else own.length) if positions is None else positions
         shown, scores = both(self.mask(), mask), self.scores()
         if own is not None:
-            shown, scores = through(_WHO, own, shown, scores, x.shape[1])
+            shown, scores = through(_WHO, self, own, shown, scores, x.shape[1])
         operands = {
             "q": self._heads_of(x, "q", self.heads, at),
             "mask": shown,
@@ -291,6 +284,8 @@ class MultiHeadAttention(nn.Module):
         if self.config.gate == "head":
             operands["gate"] = self.gate_proj(x).sigmoid().transpose(1, 2)
         across = cache if context is not None else None
+        if across is not None:
+            across.serve(self)
         if isinstance(across, KVCache) and across.holds(context):
             yield {**operands, "k": across.k, "v": across.v}
             return
@@ -318,7 +313,7 @@ class MultiHeadAttention(nn.Module):
             last = getattr(self, f"{name}_norm")
             made = last(made)
         made = made.transpose(1, 2)
-        return made if rotary is None else rotary.rotate(made, at, inplace=is_ours(last))
+        return made if rotary is None else rotary.rotate(made, at, inplace=output_is_ours(last))
 
     def _projected(self, out: Tensor, x: Tensor) -> Tensor:
         """[B,H,T,D] -> heads side by side, gated -> [B,T,M]."""
@@ -328,10 +323,8 @@ class MultiHeadAttention(nn.Module):
         return self.o_proj(joined)
 
     def _check(self, x: Tensor, context: Any, mask: Any, cache: Any, positions: Any) -> None:
-        if mask is not None and not isinstance(mask, Mask):
-            raise SpecError(not_a_mask(_WHO, mask))
-        if cache is not None and not isinstance(cache, Cache):
-            raise SpecError(not_a_cache(_WHO, cache))
+        mask_of(_WHO, mask)
+        check_cache(_WHO, cache)
         if positions is not None and self.config.rotary is None:
             rule = "positions turn queries and keys, and this layer has no rotary embedding"
             raise SpecError(sentence(_WHO, "positions was given", rule, todo="Leave it out, or say rotary=..."))
@@ -372,74 +365,3 @@ class MultiHeadAttention(nn.Module):
                 raise ShapeError(
                     sentence(_WHO, what, "both have the same batch size", shapes, "Expand the smaller one.")
                 )
-
-
-def check_input(who: str, name: str, x: Any, letters: str, width: int, linear: nn.Module) -> None:
-    """Checks what a projection reads, before it does."""
-    if not isinstance(x, Tensor):
-        raise SpecError(sentence(who, f"{name} is a {type(x).__name__}", "it is a torch tensor"))
-    if x.dim() != 3 or x.shape[-1] != width:
-        todo = f"Use {name}[None] for a single sequence." if x.dim() == 2 and x.shape[-1] == width else ""
-        what = f"{name} has {x.dim()} axes and width {x.shape[-1] if x.dim() else 0}"
-        rule = f"{name} is [{letters.replace(' ', ',')}] with M={width}"
-        raise ShapeError(sentence(who, what, rule, axes(name, x, letters), todo))
-    # A quantised or wrapped projection may take what its own weight does not tell; only a plain weight is compared.
-    weight = getattr(linear, "weight", None)
-    if not isinstance(weight, Tensor) or not weight.is_floating_point():
-        return
-    same_device = x.device == weight.device
-    if not same_device or (x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type)):
-        what = f"{name} is {x.dtype} on {x.device}, the weights are {weight.dtype} on {weight.device}"
-        todo = f"Convert with {name}.to({str(weight.device)!r}, {weight.dtype})."
-        raise ShapeError(sentence(who, what, "they agree in dtype and device", axes(name, x, letters), todo))
-
-
-def is_ours(module: nn.Module) -> bool:
-    """Whether nobody but us can see what a module gave: an ordinary one, and no hook that may have kept it."""
-    plain = type(module) in (nn.Linear, nn.RMSNorm, nn.LayerNorm)
-    return plain and not module._forward_hooks and not nn.modules.module._global_forward_hooks
-
-
-def both(own: Mask | None, given: Mask | None) -> Mask | None:
-    """What neither mask hides."""
-    if own is None or given is None:
-        return given if own is None else own
-    return own & given
-
-
-def not_a_cache(who: str, value: Any) -> str:
-    """What is said of a cache that is none."""
-    rule = "it is one of headwise.nn's, such as KVCache()"
-    return sentence(who, f"cache is a {type(value).__name__}", rule, todo="One a layer.")
-
-
-def through(
-    who: str, cache: Cache, mask: Mask | None, scores: tuple[Rules, ...], new: int
-) -> tuple[Mask | None, tuple[Rules, ...]]:
-    """Mask and score rules of a call of self attention, said over the keys that its cache will give.
-
-    Args:
-        who: the layer, for errors.
-        cache: what it will append to.
-        mask: what the call hides.
-        scores: its rules.
-        new: T, how many tokens come.
-
-    Raises:
-        SpecError: if they would mean other cells there.
-    """
-    if not isinstance(cache, Cache):
-        raise SpecError(not_a_cache(who, cache))
-    if mask is not None and any(isinstance(part, Causal) and part.align == "start" for part in mask.parts()):
-        rule = "it puts the first query of every call at position 0, but cached queries stand behind the keys held"
-        raise SpecError(sentence(who, 'Causal(align="start") with a cache', rule, todo="Use Causal()."))
-    keys_at = cache.key_positions(new)
-    if keys_at is not None:  # distances are those of the text, not those between the keys that are left
-        at = torch.arange(cache.length, cache.length + new)
-        scores = tuple(
-            replace(rule, positions=at, key_positions=keys_at)
-            if isinstance(rule, Alibi) and rule.key_positions is None
-            else rule
-            for rule in scores
-        )
-    return cache.mask(mask, scores), scores

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
+from headwise.nn.context import Context
 from headwise.nn.growing import Growing
 from headwise.spec import Mask, Rules, Stored
 from headwise.spec.checks import is_integer
@@ -45,8 +47,8 @@ class Cache:
     """Keys and values of the tokens seen so far: what every cache can do, and what `MultiHeadAttention` calls.
 
     All rows of the batch have one length; a ragged batch is padded on the left by whoever makes it. One cache belongs
-    to one module and one batch. Whatever raises leaves the cache as it was. ``copy.copy``, ``copy.deepcopy`` and
-    ``pickle`` give caches that go their own way, and a cache begun in inference mode goes on outside of it.
+    to one module (`serve`) and one batch. Whatever raises leaves the cache as it was. ``copy.copy``, ``copy.deepcopy``
+    and ``pickle`` give caches that go their own way, and a cache begun in inference mode goes on outside of it.
 
     A kind of cache says what it holds (`length`, ``_forms``, ``_read``), how new keys join that (``_grown``), and how
     it is rolled back, reordered and emptied (``_crop``, ``_reorder``, `reset`).
@@ -64,6 +66,8 @@ class Cache:
         KVCache(B=2, Hk=1, S=3, D=8, E=8)
     """
 
+    _serves: weakref.ref[object] | None = None
+
     @property
     def length(self) -> int:
         """Tokens seen so far, which is the position of the next one; 0 in a new cache."""
@@ -73,6 +77,12 @@ class Cache:
     def held(self) -> int:
         """How many keys the next call reads besides its own; `length`, but in a cache that lets tokens go."""
         return self.length
+
+    @property
+    def batch(self) -> int | None:
+        """B, how many rows are held; None while the cache is empty."""
+        forms = self._forms()
+        return forms[0].shape[0] if forms is not None and self.length else None
 
     @property
     def k(self) -> Tensor | None:
@@ -107,8 +117,45 @@ class Cache:
         return f"{type(self).__name__}({options}B={b}, Hk={heads}, S={self.length}, D={d}, E={e})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy, a shallow one too, grows on its own."""
-        return {name: copy.copy(part) if isinstance(part, Growing) else part for name, part in vars(self).items()}
+        """A copy, a shallow one too, grows on its own, and serves nobody yet."""
+        parts = {name: part for name, part in vars(self).items() if name != "_serves"}
+        return {name: copy.copy(part) if isinstance(part, Growing) else part for name, part in parts.items()}
+
+    def serve(self, module: object) -> None:
+        """Notes whose keys these are: what a module calls before it appends, or reads what it had appended.
+
+        One cache for all layers would give each the keys of the others. An empty cache, and so one after `reset`, is
+        free for any module, and so is a copy.
+
+        Args:
+            module: who appends.
+
+        Raises:
+            SpecError: if the keys held are those of another module, which still lives.
+
+        Example:
+            >>> import torch
+            >>> from headwise.nn.cache import KVCache
+            >>> cache, layer, other = KVCache(), torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
+            >>> cache.serve(layer)
+            >>> _ = cache.append(torch.zeros(1, 2, 3, 8), torch.zeros(1, 2, 3, 8))
+            >>> cache.serve(other)
+            Traceback (most recent call last):
+            headwise.errors.SpecError: KVCache: it holds 3 tokens of another Linear; a cache belongs to one module. ...
+        """
+        served = None if self._serves is None else self._serves()
+        if served is module:
+            return
+        if served is not None and self.length:
+            raise SpecError(
+                sentence(
+                    type(self).__name__,
+                    f"it holds {self.length} tokens of another {type(served).__name__}",
+                    "a cache belongs to one module",
+                    todo="Give each layer a cache of its own, reset() this one, or go on with a copy of it.",
+                )
+            )
+        self._serves = weakref.ref(module)
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Adds keys and values behind those held.
@@ -346,8 +393,7 @@ class KVCache(Cache):
     """Keys and values of the tokens seen so far, for decoding or for a prompt in chunks.
 
     Appending S' keys to a cache of length n gives n + S' keys; the queries that come with them stand at positions
-    n .. n + S' - 1, so ``cache.length`` before the append is the q_start of the call. One cache belongs to one module
-    and one batch of sequences.
+    n .. n + S' - 1, so ``cache.length`` before the append is the q_start of the call.
 
     While gradients are not recorded, keys live in a buffer that doubles when it is full, so n tokens cost O(n) copies;
     cells that were handed out are never written again, and a Pattern made from them stays valid. While they are
@@ -366,7 +412,7 @@ class KVCache(Cache):
     def __init__(self) -> None:
         self._k = Growing()
         self._v = Growing()
-        self._source: tuple[Tensor, int] | None = None
+        self._source: Context | None = None
 
     @property
     def length(self) -> int:
@@ -376,18 +422,19 @@ class KVCache(Cache):
     def holds(self, source: Tensor) -> bool:
         """Whether the keys held were projected from this very tensor, unchanged since; used for cross attention.
 
+        A tensor of inference mode does not count what is written into it; its numbers are compared.
+
         Raises:
             SpecError: if the cache holds keys, but of something else: other words cannot be appended to a context.
 
         Example:
-            >>> import torch
-            >>> from headwise.nn.cache import KVCache
-            >>> KVCache().holds(torch.zeros(1, 3, 16))
+            >>> import torch, headwise as hw
+            >>> hw.nn.KVCache().holds(torch.zeros(1, 3, 16))
             False
         """
         if self._source is None and not self.length:
             return False
-        if self._source is None or self._source[0] is not source or self._source[1] != _version(source):
+        if self._source is None or not self._source.is_still(source):
             held = "another context" if self._source is not None else "a sequence of its own"
             raise SpecError(
                 sentence(
@@ -401,7 +448,7 @@ class KVCache(Cache):
 
     def remember(self, source: Tensor) -> None:
         """Notes the context that the keys held were projected from."""
-        self._source = (source, _version(source))
+        self._source = Context.of(source)
 
     @property
     def is_of_context(self) -> bool:
@@ -434,8 +481,8 @@ class KVCache(Cache):
 
     def _reorder(self, rows: Tensor) -> None:
         self._refuse_context("reorder")
-        self._k.take(rows)
-        self._v.take(rows)
+        for take in [part.taken(rows) for part in (self._k, self._v)]:
+            take()
 
     def _refuse_context(self, what: str) -> None:
         if self.is_of_context:
@@ -451,8 +498,3 @@ class KVCache(Cache):
 
 def _dense(x: Tensor | Stored) -> Tensor:
     return x.dense() if isinstance(x, Stored) else x
-
-
-def _version(tensor: Tensor) -> int:
-    """How often a tensor was written in place; inference tensors do not count."""
-    return 0 if tensor.is_inference() else tensor._version

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from headwise.errors import SpecError, sentence
+from headwise.nn.checking import at_least_one, dropout_of, listed, mask_of, near, one_of, positive, scale_of
 from headwise.nn.rotary import Rotary
 from headwise.spec import Mask, Rules
 from headwise.spec.checks import of_class
 
-__all__ = ["AttentionConfig", "at_least_one", "listed", "not_a_mask", "one_of"]
+__all__ = ["AttentionConfig"]
 
 _WHO = "MultiHeadAttention"
 
@@ -84,25 +83,26 @@ class AttentionConfig:
             todo = f"Use {listed(_divisors(self.heads))} key/value heads."
             raise SpecError(sentence(_WHO, what, "kv_heads must divide heads", todo=todo))
         fill("out_bias", self.bias if self.out_bias is None else self.out_bias)
-        if not _is_number(self.dropout) or not 0.0 <= self.dropout < 1.0:
-            what, rule = f"dropout is {self.dropout!r}", "it is a probability, at least 0 and below 1"
-            raise SpecError(sentence(_WHO, what, rule))
-        fill("dropout", float(self.dropout))
-        if self.scale is not None:
-            if not (_is_number(self.scale) and math.isfinite(self.scale)):
-                what, rule = f"scale is {self.scale!r}", "it is a finite number, or None for 1/sqrt(D)"
-                raise SpecError(sentence(_WHO, what, rule))
-            fill("scale", float(self.scale))
-        if self.mask is not None and not isinstance(self.mask, Mask):
-            raise SpecError(not_a_mask(_WHO, self.mask))
+        fill("dropout", dropout_of(_WHO, self.dropout))
+        fill("scale", scale_of(_WHO, self.scale))
+        fill("norm_eps", positive(_WHO, "norm_eps", self.norm_eps))
+        mask_of(_WHO, self.mask)
+        for name in ("bias", "out_bias"):
+            if not isinstance(getattr(self, name), bool):
+                raise SpecError(sentence(_WHO, f"{name} is {getattr(self, name)!r}", "it is True or False"))
         if not isinstance(self.scores, (tuple, list)) or not all(isinstance(rule, Rules) for rule in self.scores):
             raise SpecError(_not_rules(self.scores))
         fill("scores", tuple(self.scores))
         if isinstance(self.sinks, bool):
             fill("sinks", "learned" if self.sinks else None)
-        one_of(_WHO, "sinks", self.sinks, ("learned", "off-by-one"))
-        one_of(_WHO, "qk_norm", self.qk_norm, ("rms", "layer", "rms-wide"))
-        one_of(_WHO, "gate", self.gate, ("head", "element"))
+        words = {
+            "sinks": ("learned", "off-by-one"),
+            "qk_norm": ("rms", "layer", "rms-wide"),
+            "gate": ("head", "element"),
+        }
+        for name, known in words.items():
+            if getattr(self, name) is not None:
+                one_of(_WHO, name, getattr(self, name), known)
         if self.rotary is not None:
             if not isinstance(self.rotary, Rotary):
                 what, made = of_class(self.rotary, Rotary, "rotary embedding") or (f"rotary is {self.rotary!r}", "")
@@ -124,11 +124,37 @@ class AttentionConfig:
         known = [field.name for field in fields(cls)]
         for name in options:
             if name not in known:
-                near = [_TORCH_NAMES[name]] if name in _TORCH_NAMES else difflib.get_close_matches(name, known, n=1)
-                todo = f"Did you mean {near[0]!r}?" if near else ""
+                todo = f"Did you mean {_TORCH_NAMES[name]!r}?" if name in _TORCH_NAMES else near(name, known)
                 what = f"there is no option {name!r}"
                 raise SpecError(sentence(_WHO, what, f"there are {', '.join(known)}", todo=todo))
         return cls(*sizes, **options)
+
+    def changed(self, **changes: Any) -> AttentionConfig:
+        """The same config with some fields changed; numbers that follow from others follow the new ones.
+
+        Args:
+            **changes: fields. Of kv_heads, head_dim, kdim, vdim and out_bias those that are what they would be if they
+                were not given are worked out anew.
+
+        Raises:
+            SpecError: if the new fields do not fit together.
+
+        Example:
+            >>> from headwise.nn import AttentionConfig
+            >>> AttentionConfig(64, 8).changed(heads=4).head_dim
+            16
+        """
+        plain = AttentionConfig(self.d_model, self.heads, bias=self.bias) if self._is_cut_evenly() else None
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in ("kv_heads", "head_dim", "kdim", "vdim", "out_bias"):
+            if plain is not None and given[name] == getattr(plain, name):
+                given[name] = None
+        if given["head_dim"] is None and given["rotary"] is not None and given["rotary"].width == self.head_dim:
+            given["rotary"] = replace(given["rotary"], width=None)  # the whole head turns, whatever its width
+        return type(self).of(**{**given, **changes})
+
+    def _is_cut_evenly(self) -> bool:
+        return self.d_model % self.heads == 0
 
 
 # What torch and transformers call the same things.
@@ -148,23 +174,6 @@ _TORCH_NAMES = {
 }
 
 
-def not_a_mask(who: str, value: Any) -> str:
-    """What is said of a mask that is none."""
-    shown = type(value).__name__
-    todo = ""
-    if shown in ("Tensor", "Parameter"):
-        todo = "Wrap a boolean keep-tensor in headwise.Dense, key padding in headwise.Padding."
-    what, made = of_class(value, Mask, "mask") or (f"mask is a {shown}", "")
-    rule = "a mask is one of headwise's, in which True means may attend"
-    return sentence(who, what, rule, todo=f"Write {made}." if made else todo)
-
-
-def listed(items: Iterable[Any]) -> str:
-    """A, B or C."""
-    words = [str(item) for item in items]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-
-
 def _not_rules(scores: Any) -> str:
     rules = scores if isinstance(scores, (tuple, list)) else (scores,)
     wrong = next((rule for rule in rules if not isinstance(rule, Rules)), scores)
@@ -173,25 +182,6 @@ def _not_rules(scores: Any) -> str:
         repr(scores) if isinstance(scores, Rules) else "",
     )
     return sentence(_WHO, what, "scores is a tuple of score rules", todo=f"Write scores=({made},)." if made else "")
-
-
-def one_of(who: str, name: str, value: Any, known: tuple[str, ...]) -> None:
-    """Checks an option that is a word, or None."""
-    if value is not None and value not in known:
-        near = difflib.get_close_matches(str(value), known, n=1)
-        todo = f"Did you mean {near[0]!r}?" if near else ""
-        raise SpecError(sentence(who, f"{name} is {value!r}", f"it is {listed(map(repr, known))}, or None", todo=todo))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def at_least_one(who: str, name: str, value: Any) -> int:
-    """Checks a size."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SpecError(sentence(who, f"{name} is {value!r}", "it is a whole number of at least 1"))
-    return value
 
 
 def _divided(config: AttentionConfig) -> int:

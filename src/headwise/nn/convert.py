@@ -314,7 +314,7 @@ def _beyond_torch(module: MultiHeadAttention) -> list[str]:
     said = {
         f"{config.kv_heads} key heads for {config.heads} query heads": config.kv_heads != config.heads,
         f"heads of width {config.head_dim}": config.head_dim * config.heads != config.d_model,
-        "a scale of its own": config.scale is not None,
+        "a scale of its own": module.scale is not None,
         "a mask": config.mask is not None,
         "score rules": bool(config.scores),
         "rotary positions": config.rotary is not None,
@@ -325,7 +325,7 @@ def _beyond_torch(module: MultiHeadAttention) -> list[str]:
     return [what for what, true in said.items() if true]
 
 
-def rope_pairing(weight: Tensor, heads: int, from_: Pairing, to: Pairing, rotary_dim: int | None = None) -> Tensor:
+def rope_pairing(weight: Tensor, heads: int, old: Pairing, new: Pairing, rotary_dim: int | None = None) -> Tensor:
     """Rows of a query or key projection, reordered for the other pairing of rotary embeddings.
 
     With W the rotated width, pair k of a head is its rows (k, k + W/2) in "halves" and (2k, 2k + 1) in "neighbours".
@@ -335,8 +335,8 @@ def rope_pairing(weight: Tensor, heads: int, from_: Pairing, to: Pairing, rotary
     Args:
         weight: [heads*D, M], or a bias [heads*D].
         heads: of this projection: H for queries, Hk for keys.
-        from_: "halves" (most of transformers' models) or "neighbours" (GPT-J, Llama's own files).
-        to: the pairing that is wanted.
+        old: "halves" (most of transformers' models) or "neighbours" (GPT-J, Llama's own files).
+        new: the pairing that is wanted.
         rotary_dim: W, even; None = D.
 
     Returns:
@@ -352,7 +352,7 @@ def rope_pairing(weight: Tensor, heads: int, from_: Pairing, to: Pairing, rotary
         >>> rope_pairing(torch.arange(6), 1, "halves", "neighbours", rotary_dim=4)
         tensor([0, 2, 1, 3, 4, 5])
     """
-    for name, value in (("from_", from_), ("to", to)):
+    for name, value in (("old", old), ("new", new)):
         if value not in get_args(Pairing):
             raise SpecError(sentence("rope_pairing", f"{name} is {value!r}", 'it is "halves" or "neighbours"'))
     if heads < 1 or weight.dim() == 0 or weight.shape[0] % heads:
@@ -363,7 +363,7 @@ def rope_pairing(weight: Tensor, heads: int, from_: Pairing, to: Pairing, rotary
     if not 0 < W <= D or W % 2:
         raise ShapeError(sentence("rope_pairing", f"rotary_dim is {W}", f"it is even, at least 2 and at most D={D}"))
     order = torch.arange(D, device=weight.device)
-    if from_ != to:
-        pairs = (2, W // 2) if from_ == "halves" else (W // 2, 2)
+    if old != new:
+        pairs = (2, W // 2) if old == "halves" else (W // 2, 2)
         order[:W] = order[:W].view(pairs).mT.flatten()
     return weight.unflatten(0, (heads, D)).index_select(1, order).flatten(0, 1)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
-from headwise.nn.attention import both, check_input, is_ours, through
 from headwise.nn.cache import Cache
-from headwise.nn.config import AttentionConfig, not_a_mask
+from headwise.nn.calls import both, check_cache, check_input, output_is_ours, reset, through
+from headwise.nn.checking import at_least_one, dropout_of, listed, mask_of, positive
 from headwise.nn.rotary import Rotary
 from headwise.nn.rules import Held
 from headwise.ops import Attended, attend, attention
@@ -83,26 +83,47 @@ class DifferentialAttention(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if head_dim is None and isinstance(d_model, int) and isinstance(heads, int) and heads > 0 and d_model > 0:
-            if d_model % (2 * heads):
-                what = f"d_model {d_model} cannot be cut into 2 x {heads} equal halves of heads"
-                raise SpecError(sentence(_WHO, what, "2 * heads must divide d_model unless head_dim is given"))
-            head_dim = d_model // (2 * heads)
+        kv_heads = heads if kv_heads is None else kv_heads
+        for name, value in (("d_model", d_model), ("heads", heads), ("kv_heads", kv_heads)):
+            at_least_one(_WHO, name, value)
+        if head_dim is None and d_model % (2 * heads):
+            what = f"d_model {d_model} cannot be cut into 2 x {heads} equal halves of heads"
+            raise SpecError(sentence(_WHO, what, "2 * heads must divide d_model unless head_dim is given"))
+        if heads % kv_heads:
+            what = f"{heads} heads cannot share {kv_heads} key/value heads"
+            todo = f"Use {listed(n for n in range(1, heads + 1) if heads % n == 0)} key/value heads."
+            raise SpecError(sentence(_WHO, what, "kv_heads must divide heads", todo=todo))
         if isinstance(depth, bool) or not isinstance(depth, int) or depth < 0:
             raise SpecError(sentence(_WHO, f"depth is {depth!r}", "it is the number of layers below, at least 0"))
-        config = AttentionConfig(d_model, heads, kv_heads, head_dim, dropout=dropout, mask=mask, rotary=rotary)  # type: ignore[arg-type]
-        self.d_model, self.heads, self.kv_heads, self.head_dim = d_model, heads, config.kv_heads, config.head_dim
-        self.rotary, self.dropout, self.depth, self.backend = config.rotary, config.dropout, depth, backend
+        if rotary is not None and not isinstance(rotary, Rotary):
+            raise SpecError(sentence(_WHO, f"rotary is {rotary!r}", "it is a headwise.nn.Rotary or None"))
+        mask_of(_WHO, mask)
+        self.d_model, self.heads, self.kv_heads, self.depth, self.backend = d_model, heads, kv_heads, depth, backend
+        self.head_dim = d_model // (2 * heads) if head_dim is None else at_least_one(_WHO, "head_dim", head_dim)
+        self.rotary = None if rotary is None else rotary.fitted(self.head_dim)
+        self.dropout, norm_eps = dropout_of(_WHO, dropout), positive(_WHO, "norm_eps", norm_eps)
         make: dict[str, Any] = {"device": device, "dtype": dtype}
         queries, keys = 2 * heads * self.head_dim, 2 * self.kv_heads * self.head_dim
         self.q_proj = nn.Linear(d_model, queries, bias=bias, **make)
         self.k_proj = nn.Linear(d_model, keys, bias=bias, **make)
         self.v_proj = nn.Linear(d_model, keys, bias=bias, **make)
         self.o_proj = nn.Linear(queries, d_model, bias=bias, **make)
-        # Small enough that exp(a1 . b1) - exp(a2 . b2) begins near 0.
-        self.lambdas = nn.Parameter(torch.randn(4, self.head_dim, **make) * 0.1)
+        self.lambdas = nn.Parameter(torch.empty(4, self.head_dim, **make))  # a1, b1, a2, b2
         self.head_norm = nn.RMSNorm(2 * self.head_dim, eps=norm_eps, **make)
         self.mask = Held(mask).to(device)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the weights anew: Xavier uniform for the matrices, zero for biases, one for the norm.
+
+        The vectors of lambda are so small that exp(a1 . b1) - exp(a2 . b2) begins near 0.
+
+        Example:
+            >>> import headwise as hw
+            >>> hw.nn.DifferentialAttention(8, 2).reset_parameters()
+        """
+        reset(self)
+        nn.init.normal_(self.lambdas, std=0.1)
 
     @property
     def lambda_init(self) -> float:
@@ -112,7 +133,7 @@ class DifferentialAttention(nn.Module):
     @property
     def subtracted(self) -> Tensor:
         """l, the share of the second pattern that is taken from the first."""
-        a1, b1, a2, b2 = self.lambdas.float()
+        a1, b1, a2, b2 = self.lambdas.to(torch.promote_types(self.lambdas.dtype, torch.float32))
         return (a1 @ b1).exp() - (a2 @ b2).exp() + self.lambda_init
 
     def forward(
@@ -145,6 +166,8 @@ class DifferentialAttention(nn.Module):
             torch.Size([1, 3, 32])
         """
         with self._operands(x, mask, cache, positions) as (q, k, v, options):
+            if options["dropout"]:  # cells drop alike however it is called
+                return self._projected(*attention(*_side_by_side(q, k, v), **options).chunk(2, dim=1))
             D = self.head_dim
             k1, k2 = (k.columns(0, D), k.columns(D, 2 * D)) if isinstance(k, Stored) else (k[..., :D], k[..., D:])
             first, second = attention(q[..., :D], k1, v, **options), attention(q[..., D:], k2, v, **options)
@@ -176,10 +199,7 @@ class DifferentialAttention(nn.Module):
             torch.Size([1, 4, 3])
         """
         with self._operands(x, mask, cache, positions) as (q, k, v, options):
-            # One call over both, for one pattern: k1 and k2 become heads of their own, so values are named twice.
-            keys, values = (x.dense() if isinstance(x, Stored) else x for x in (k, v))
-            both_q, both_k = (torch.cat(part.chunk(2, -1), dim=1) for part in (q, keys))
-            attended = attend(both_q, both_k, torch.cat((values, values), dim=1), **options, observe=observe)
+            attended = attend(*_side_by_side(q, k, v), **options, observe=observe)
             return replace(attended, out=self._projected(*attended.out.chunk(2, dim=1)))
 
     def extra_repr(self) -> str:
@@ -193,11 +213,10 @@ class DifferentialAttention(nn.Module):
     ) -> Iterator[tuple[Tensor, Tensor | Stored, Tensor | Stored, dict[str, Any]]]:
         """Queries [B,H,T,2D], keys and values [B,Hk,S,2D], and the options of the calls."""
         check_input(_WHO, "x", x, "B T M", self.d_model, self.q_proj)
-        if mask is not None and not isinstance(mask, Mask):
-            raise SpecError(not_a_mask(_WHO, mask))
-        shown = both(self.mask(), mask)
+        shown = both(self.mask(), mask_of(_WHO, mask))
+        check_cache(_WHO, cache)
         if cache is not None:
-            shown, _ = through(_WHO, cache, shown, (), x.shape[1])
+            shown, _ = through(_WHO, self, cache, shown, (), x.shape[1])
         at: int | Tensor = (0 if cache is None else cache.length) if positions is None else positions
         q, k = (self._turned(proj, x, at) for proj in (self.q_proj, self.k_proj))
         v = self.v_proj(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
@@ -213,10 +232,17 @@ class DifferentialAttention(nn.Module):
         """[B,heads,T,2D] of one projection, both halves of each head turned."""
         halves = proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         if self.rotary is not None:
-            halves = self.rotary.rotate(halves, at, inplace=is_ours(proj))
+            halves = self.rotary.rotate(halves, at, inplace=output_is_ours(proj))
         return halves.transpose(1, 2).flatten(2).unflatten(-1, (-1, 2 * self.head_dim)).transpose(1, 2)
 
     def _projected(self, first: Tensor, second: Tensor) -> Tensor:
         out = first - self.subtracted.to(first.dtype) * second
         out = self.head_norm(out) * (1 - self.lambda_init)
         return self.o_proj(out.transpose(1, 2).flatten(2))
+
+
+def _side_by_side(q: Tensor, k: Tensor | Stored, v: Tensor | Stored) -> tuple[Tensor, Tensor, Tensor]:
+    """Operands of one call over both patterns: the halves become heads of their own, so values are named twice."""
+    keys, values = (x.dense() if isinstance(x, Stored) else x for x in (k, v))
+    both_q, both_k = (torch.cat(part.chunk(2, -1), dim=1) for part in (q, keys))
+    return both_q, both_k, torch.cat((values, values), dim=1)

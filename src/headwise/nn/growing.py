@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -99,9 +100,9 @@ class Growing:
             behind = held.narrow(-2, first + n, held.shape[-2] - first - n)
             self.held = torch.cat((held.narrow(-2, 0, first), behind), -2)
             return
-        self._start, self._length = self._start + n, self._length - n
         if first:
-            buffer.data.narrow(-2, self._start, first).copy_(held.narrow(-2, 0, first).clone())
+            buffer.data.narrow(-2, self._start + n, first).copy_(held.narrow(-2, 0, first).clone())
+        self._start, self._length = self._start + n, self._length - n
 
     def take(self, rows: Tensor) -> None:
         """Replaces what is held by rows of its first axis, ``held[rows]``; a row that stays where it is is not copied.
@@ -109,16 +110,25 @@ class Growing:
         Args:
             rows: which ones, integers [B'].
         """
+        self.taken(rows)()
+
+    def taken(self, rows: Tensor) -> Callable[[], None]:
+        """Makes `take` ready and changes nothing yet, so that of several tensors all are taken from, or none.
+
+        Args:
+            rows: which ones, integers [B'].
+
+        Returns:
+            What takes them. It needs no memory any more.
+        """
         held, buffer = self.held, self._buffer
         assert held is not None
         # Elsewhere than on a CPU, asking which rows move would cost more than moving them all.
         in_place = held.is_cpu and len(rows) == len(held)
         if buffer is None or not in_place or not self._may_write(buffer, self._start, self._length):
-            self.held = held.index_select(0, rows.to(held.device))
-            return
+            return functools.partial(setattr, self, "held", held.index_select(0, rows.to(held.device)))
         moved = [(to, held[row].clone()) for to, row in enumerate(rows.tolist()) if to != row]
-        for to, cells in moved:
-            held.data[to].copy_(cells)
+        return functools.partial(_put, held.data, moved)
 
     def _moved(self, held: Tensor, size: int) -> Tensor:
         """Moves what is held to the front of a new buffer and returns that."""
@@ -157,6 +167,11 @@ def _grows_in_place(held: Tensor, new: Tensor) -> bool:
         return False
     same = new.dtype == held.dtype and new.device == held.device and new.dim() == held.dim() >= 3
     return same and new.shape[:-2] == held.shape[:-2] and new.shape[-1] == held.shape[-1]
+
+
+def _put(rows: Tensor, moved: list[tuple[int, Tensor]]) -> None:
+    for to, cells in moved:
+        rows[to].copy_(cells)
 
 
 def _is_read_elsewhere(buffer: Tensor) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,9 +12,9 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from headwise.errors import SpecError, sentence
-from headwise.nn.attention import both, check_input, is_ours, through
 from headwise.nn.cache import Cache
-from headwise.nn.config import at_least_one, listed, not_a_mask, one_of
+from headwise.nn.calls import both, bypassable, check_cache, check_input, reset, through
+from headwise.nn.checking import at_least_one, dropout_of, listed, mask_of, near, one_of, positive, scale_of
 from headwise.nn.rotary import Rotary
 from headwise.nn.rules import Held
 from headwise.nn.scaling import Yarn
@@ -53,8 +52,9 @@ class LatentAttention(nn.Module):
         bias: whether the projections from x, and o_proj, have a bias.
         norm_eps: of the norms of the latents.
         dropout: probability that a cell of the pattern is dropped, in training only.
-        form: "expanded" or "absorbed"; None = the one with fewer multiply-adds, call by call. While kv_b_proj is no
-            ordinary Linear or has hooks, expanded, which alone calls it.
+        form: "expanded" or "absorbed"; None = the one with fewer multiply-adds, call by call. Only expanded calls
+            kv_b_proj, so it is the one that None takes, and "absorbed" an error, where that is no ordinary Linear or
+            has hooks.
         backend: as in `headwise.attention`.
         device: where the parameters are made.
         dtype: of the parameters.
@@ -105,14 +105,18 @@ class LatentAttention(nn.Module):
         sizes |= {"rope_dim": rope_dim, "v_dim": v_dim, "q_rank": 1 if q_rank is None else q_rank}
         for name, value in sizes.items():
             at_least_one(_WHO, name, value)
-        one_of(_WHO, "form", form, ("expanded", "absorbed"))
-        if mask is not None and not isinstance(mask, Mask):
-            raise SpecError(not_a_mask(_WHO, mask))
+        if form is not None:
+            one_of(_WHO, "form", form, ("expanded", "absorbed"))
+        if rotary is not None and not isinstance(rotary, Rotary):
+            raise SpecError(sentence(_WHO, f"rotary is {rotary!r}", "it is a headwise.nn.Rotary or None"))
+        mask_of(_WHO, mask)
         self.d_model, self.heads, self.kv_rank, self.q_rank = d_model, heads, kv_rank, q_rank
         self.nope_dim, self.rope_dim, self.v_dim, self.form = nope_dim, rope_dim, v_dim, form
         self.rotary = (Rotary(rope_dim, pairing="neighbours") if rotary is None else rotary).fitted(rope_dim)
-        self.scale = (nope_dim + rope_dim) ** -0.5 if scale is None else float(scale)
-        self.dropout, self.backend = dropout, backend
+        given = scale_of(_WHO, scale)
+        self.scale = (nope_dim + rope_dim) ** -0.5 if given is None else given
+        self.dropout, self.backend = dropout_of(_WHO, dropout), backend
+        norm_eps = positive(_WHO, "norm_eps", norm_eps)
         make: dict[str, Any] = {"device": device, "dtype": dtype}
         queries = heads * (nope_dim + rope_dim)
         if q_rank is None:
@@ -126,6 +130,16 @@ class LatentAttention(nn.Module):
         self.kv_b_proj = nn.Linear(kv_rank, heads * (nope_dim + v_dim), bias=False, **make)
         self.o_proj = nn.Linear(heads * v_dim, d_model, bias=bias, **make)
         self.mask = Held(mask).to(device)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the weights anew: Xavier uniform for the matrices, zero for biases, one for norms.
+
+        Example:
+            >>> import headwise as hw
+            >>> hw.nn.LatentAttention(8, 2, kv_rank=4).reset_parameters()
+        """
+        reset(self)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -144,10 +158,8 @@ class LatentAttention(nn.Module):
             512
         """
         if name not in _PRESETS:
-            near = difflib.get_close_matches(str(name), _PRESETS, n=1)
-            todo = f"Did you mean {near[0]!r}?" if near else ""
-            what = f"there is no preset {name!r}"
-            raise SpecError(sentence(f"{_WHO}.preset", what, f"known are {listed(_PRESETS)}", todo=todo))
+            what, rule = f"there is no preset {name!r}", f"known are {listed(_PRESETS)}"
+            raise SpecError(sentence(f"{_WHO}.preset", what, rule, todo=near(name, _PRESETS)))
         return cls(**{**_PRESETS[name], **changes})
 
     def forward(
@@ -222,11 +234,10 @@ class LatentAttention(nn.Module):
     ) -> Iterator[tuple[dict[str, Any], bool]]:
         """The arguments of `headwise.attention`, and whether they are the absorbed form's."""
         check_input(_WHO, "x", x, "B T M", self.d_model, self.kv_a_proj_with_mqa)
-        if mask is not None and not isinstance(mask, Mask):
-            raise SpecError(not_a_mask(_WHO, mask))
-        shown = both(self.mask(), mask)
+        shown = both(self.mask(), mask_of(_WHO, mask))
+        check_cache(_WHO, cache)
         if cache is not None:
-            shown, _ = through(_WHO, cache, shown, (), x.shape[1])
+            shown, _ = through(_WHO, self, cache, shown, (), x.shape[1])
         at: int | Tensor = (0 if cache is None else cache.length) if positions is None else positions
         q = self._queries(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         plain, turned = q.split((self.nope_dim, self.rope_dim), dim=-1)
@@ -268,8 +279,14 @@ class LatentAttention(nn.Module):
 
     def _absorbs(self, T: int, S: int) -> bool:
         """Whether the absorbed form is taken: by multiply-adds a head, unless somebody chose."""
-        if not is_ours(self.kv_b_proj) or self.form is not None:
-            return self.form == "absorbed" and is_ours(self.kv_b_proj)
+        if self.form == "expanded" or (self.form is None and not bypassable(self.kv_b_proj)):
+            return False
+        if self.form == "absorbed":
+            if not bypassable(self.kv_b_proj):
+                what = f"form is 'absorbed', and kv_b_proj, a {type(self.kv_b_proj).__name__}, is wrapped or has hooks"
+                rule = "the absorbed form reads the weight of an ordinary Linear and never calls it"
+                raise SpecError(sentence(_WHO, what, rule, todo="Use form=None, which then expands."))
+            return True
         up = self.nope_dim + self.v_dim
         expanded = S * self.kv_rank * up + T * S * (up + self.rope_dim)
         return T * self.kv_rank * up + T * S * (2 * self.kv_rank + self.rope_dim) < expanded

@@ -61,7 +61,7 @@ class PagedCache(Cache):
                 )
             )
         self.pool = PagePool(16 if page_size is None else page_size) if pages is None else pages
-        self.reset()
+        self._table, self._length = _no_pages(), 0
 
     @property
     def page_size(self) -> int:
@@ -73,21 +73,21 @@ class PagedCache(Cache):
         return self._length
 
     def reset(self) -> None:
-        self._give_back()
-        self._length = 0
-        self._table = torch.empty(0, 0, dtype=torch.int32)
+        self._keep(_no_pages(), 0, self._table)
+
+    def _keep(self, table: Tensor, length: int, left: Tensor) -> None:
+        """Has another table, and gives back the pages of the old one that it does without."""
+        self._table, self._length = table, length
+        self.pool.release(left)
 
     def __del__(self) -> None:
-        self._give_back()
-
-    def _give_back(self) -> None:
         if "_table" in vars(self):
             self.pool.release(self._table)
 
     def __copy__(self) -> Self:
         other = type(self)(pages=self.pool)
-        other._table, other._length = self._table, self._length
         self.pool.share(self._table)
+        other._table, other._length = self._table, self._length
         return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -116,7 +116,7 @@ class PagedCache(Cache):
     def _pages(self, table: Tensor, length: int) -> tuple[Paged, Paged]:
         pools = self.pool.tensors()
         assert pools is not None
-        keys, values = (Paged(pool, table, length) for pool in pools)
+        keys, values = (Paged._trusted(pool, table, length) for pool in pools)
         return keys, values
 
     def _read(self) -> tuple[Paged, Paged]:
@@ -124,45 +124,25 @@ class PagedCache(Cache):
 
     def _grown(self, k: Tensor, v: Tensor) -> Iterator[tuple[Paged, Paged]]:
         self._refuse_gradients(k, v)
-        self.pool.fit(k, v)
-        start, stop = self._length, self._length + k.shape[2]
-        table, taken, left = self._room(k.shape[0], stop)
-        kept = False
+        table = self._table if self._length else torch.empty(len(k), 0, dtype=torch.int32)
+        longer, taken, left = self.pool.extend(table, self._length, k, v)
+        stop = self._length + k.shape[2]
         try:
-            self.pool.write(table, start, k, v)
-            yield self._pages(table, stop)
-            self._table, self._length, kept = table, stop, True
-        finally:
-            self.pool.release(left if kept else taken)
-
-    def _room(self, batch: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
-        """A table for ``stop`` tokens whose last pages are each row's own; the pages it took, and those it left.
-
-        The rows' table stays as it is. Slots behind their length may be written in a page that only one row has.
-        """
-        start, size = self._length, self.page_size
-        table = self._table if start else torch.empty(batch, 0, dtype=torch.int32)
-        column = start // size  # of the page that is begun and not full, if there is one
-        copied = torch.empty(0, dtype=torch.int64)
-        if start % size and stop > start:
-            copied = self.pool.shared(table[:, column])
-        added = -(-stop // size) - table.shape[1]
-        taken = self.pool.take(len(copied) + batch * added)
-        left = table[copied, column] if len(copied) else table.flatten()[:0]
-        if len(copied):
-            self.pool.copy(left, taken[: len(copied)])
-            table = table.clone()
-            table[copied, column] = taken[: len(copied)]
-        fresh = taken[len(copied) :].reshape(batch, added)
-        return torch.cat((table, fresh), 1), taken, left
+            yield self._pages(longer, stop)
+        except BaseException:
+            self.pool.release(taken)
+            raise
+        self._keep(longer, stop, left)
 
     def _crop(self, kept: int) -> None:
         columns = -(-kept // self.page_size)
-        self.pool.release(self._table[:, columns:])
-        self._table, self._length = self._table[:, :columns].clone(), kept
+        self._keep(self._table[:, :columns].clone(), kept, self._table[:, columns:])
 
     def _reorder(self, rows: Tensor) -> None:
         table = self._table.index_select(0, rows.cpu())
         self.pool.share(table)
-        self.pool.release(self._table)
-        self._table = table
+        self._keep(table, self._length, self._table)
+
+
+def _no_pages() -> Tensor:
+    return torch.empty(0, 0, dtype=torch.int32)

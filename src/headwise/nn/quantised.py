@@ -120,5 +120,5 @@ class QuantisedCache(Cache):
             part.held = part.held.narrow(2, 0, kept)
 
     def _reorder(self, rows: Tensor) -> None:
-        for part in self._parts():
-            part.take(rows)
+        for take in [part.taken(rows) for part in self._parts()]:
+            take()

@@ -78,7 +78,6 @@ class RingCache(Cache):
         self._length = 0
         # [sinks | what has left and is not yet dropped | tail]
         self._k, self._v = Growing(), Growing()
-        self._undropped = 0
         # The last tokens that left, as many as a window.
         self._gone_k, self._gone_v = Growing(), Growing()
 
@@ -139,22 +138,31 @@ class RingCache(Cache):
         self._drop()
         keys, values = self._k.extended(k), self._v.extended(v)
         yield keys, values
-        self._length += k.shape[2]
-        leaving = keys.shape[2] - self.held
-        for live, gone, every in ((self._k, self._gone_k, keys), (self._v, self._gone_v, values)):
-            if leaving:
-                gone.held = _last(gone.extended(_last(every.narrow(2, self.sinks, leaving), self.window)), self.window)
-            live.held = every
-            if leaving > self.window:  # as a copy: the buffer of a long prompt does not outlive the call
-                live.held = torch.cat((every.narrow(2, 0, self.sinks), _last(every, self.window - 1)), 2)
-        self._undropped = 0 if leaving > self.window else leaving
+        length = self._length + k.shape[2]
+        leaving = keys.shape[2] - min(length, self.sinks + self.window - 1)
+        parts = [(self._k, keys), (self._v, values)]
+        if leaving:
+            for gone, every in ((self._gone_k, keys), (self._gone_v, values)):
+                left = _last(every.narrow(2, self.sinks, leaving), self.window)
+                parts.append((gone, _last(gone.extended(left), self.window)))
+        if leaving > self.window:  # as copies: the buffers of a long prompt do not outlive the call
+            for at, every in enumerate((keys, values)):
+                tail = _last(every, self.window - 1)
+                parts[at] = (parts[at][0], torch.cat((every.narrow(2, 0, self.sinks), tail), 2))
+        self._become(length, parts)
+
+    def _become(self, length: int, parts: list[tuple[Growing, Tensor]]) -> None:
+        """What the parts are from now on. All that can fail, for want of memory say, came before."""
+        for part, held in parts:
+            part.held = held
+        self._length = length
 
     def _drop(self) -> None:
         """Moves the sinks up to the tail. Not before keys are wanted again: by then nobody reads them, mostly."""
-        if self._undropped:
-            self._k.drop(self.sinks, self._undropped)
-            self._v.drop(self.sinks, self._undropped)
-            self._undropped = 0
+        for part in (self._k, self._v):
+            undropped = 0 if part.held is None else part.held.shape[2] - self.held
+            if undropped:
+                part.drop(self.sinks, undropped)
 
     def _crop(self, kept: int) -> None:
         k, v = self._read()
@@ -172,23 +180,24 @@ class RingCache(Cache):
                     todo=f"Crop to {least} or more, or to {sinks} or fewer; else reset() and feed the text again.",
                 )
             )
+        parts = []
         for live, gone_part, held in ((self._k, self._gone_k, k), (self._v, self._gone_v, v)):
             if not aside:
-                live.held = held.narrow(2, 0, kept)
+                parts.append((live, held.narrow(2, 0, kept)))
                 continue
             assert gone_part.held is not None
             run = torch.cat((gone_part.held, held.narrow(2, sinks, held.shape[2] - sinks)), 2)
             run = run.narrow(2, 0, max(kept - first, 0))
             tail = _last(run, self.window - 1)
-            gone_part.held = run.narrow(2, 0, run.shape[2] - tail.shape[2])
-            live.held = torch.cat((held.narrow(2, 0, min(sinks, kept)), tail), 2)
-        self._length = kept
+            parts.append((gone_part, run.narrow(2, 0, run.shape[2] - tail.shape[2])))
+            parts.append((live, torch.cat((held.narrow(2, 0, min(sinks, kept)), tail), 2)))
+        self._become(kept, parts)
 
     def _reorder(self, rows: Tensor) -> None:
         self._drop()
-        for part in (self._k, self._v, self._gone_k, self._gone_v):
-            if part.held is not None:
-                part.take(rows)
+        parts = (self._k, self._v, self._gone_k, self._gone_v)
+        for take in [part.taken(rows) for part in parts if part.held is not None]:
+            take()
 
 
 def _last(tensor: Tensor, n: int) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +12,10 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.nn.checking import near, one_of
 from headwise.nn.rotating import rotated
-from headwise.nn.scaling import SCALINGS, Scaling
+from headwise.nn.scaling import SCALINGS, Scaling, ladder
+from headwise.tracing import followed
 
 __all__ = ["Axes", "Pairing", "Rotary"]
 
@@ -52,7 +53,7 @@ class Axes:
         if not sizes or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sizes):
             raise SpecError(sentence("Axes", f"sizes is {self.sizes!r}", "it says how many pairs turn by each axis"))
         object.__setattr__(self, "sizes", sizes)
-        _one_of("Axes", "layout", self.layout, get_args(Layout))
+        one_of("Axes", "layout", self.layout, get_args(Layout))
         if self.layout == "alternating" and len(set(sizes)) > 1:
             raise SpecError(sentence("Axes", f"sizes are {sizes}", "axes that alternate have equal numbers of pairs"))
 
@@ -71,8 +72,8 @@ class Rotary:
 
         (x, y) -> (x cos - y sin, x sin + y cos),    w_k = base^(-2k / W),    k = 0 .. W/2 - 1
 
-    A score q.k then depends on positions only by their difference. Angles are worked out in float64 and rounded once,
-    so that they are exact at any position.
+    A score q.k then depends on positions only by their difference. Angles are worked out in float64, and their cosines
+    and sines rounded once.
 
     Args:
         width: W, the rotated width, even; the rest of a head is left as it is. None = the whole head.
@@ -111,7 +112,7 @@ class Rotary:
             )
         if isinstance(self.base, bool) or not isinstance(self.base, (int, float)) or not 0 < self.base < math.inf:
             raise SpecError(sentence("Rotary", f"base is {self.base!r}", "it is a finite number above 0"))
-        _one_of("Rotary", "pairing", self.pairing, get_args(Pairing))
+        one_of("Rotary", "pairing", self.pairing, get_args(Pairing))
         if self.scaling is not None and not isinstance(self.scaling, Scaling):
             todo = "A dict of transformers' rope_parameters goes to Rotary.from_parameters."
             rule = f"it is None or one of {', '.join(kind.__name__ for kind in SCALINGS.values())}"
@@ -180,10 +181,8 @@ class Rotary:
         scaling = None
         if kind != "default":
             if kind not in SCALINGS:
-                near = difflib.get_close_matches(str(kind), SCALINGS, n=1)
-                todo = f"Did you mean {near[0]!r}?" if near else ""
                 known = f"known are default, {', '.join(SCALINGS)}"
-                raise SpecError(sentence("Rotary", f"there is no scaling {kind!r}", known, todo=todo))
+                raise SpecError(sentence("Rotary", f"there is no scaling {kind!r}", known, todo=near(kind, SCALINGS)))
             scaling = SCALINGS[kind].from_parameters(parameters, max_position_embeddings)
         return cls(width, float(parameters.get("rope_theta", 10_000.0)), scaling=scaling)
 
@@ -210,7 +209,10 @@ class Rotary:
             >>> Rotary().rotate(x, 1)
             tensor([[[[0.5403, 0.8415]]]])
         """
-        cos, sin = self.angles(positions, x)
+        if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
+            found = f"{axes('x', x, '')} of {x.dtype}" if isinstance(x, Tensor) else f"x is a {type(x).__name__}"
+            raise ShapeError(sentence("Rotary", found, "queries and keys are [B,H,T,D] floats"))
+        cos, sin = self._looked_up(positions, x)
         return rotated(x, cos, sin, self.pairing, inplace)
 
     def angles(self, positions: int | Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,21 +231,31 @@ class Rotary:
             >>> Rotary(width=4).angles(3, torch.zeros(1, 1, 2, 8))[0].shape
             torch.Size([2, 2])
         """
+        cos, sin = self._looked_up(positions, x)
+        return cos.clone(), sin.clone()
+
+    def _looked_up(self, positions: int | Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, to be read only: layers share them."""
         width = self.fitted(x.shape[-1]).width
         assert width is not None
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
         T = x.shape[-2]
         if not isinstance(positions, Tensor):
+            if isinstance(positions, bool) or not isinstance(positions, (int, torch.SymInt)):
+                rule = "it is an int, the position of the first token, or a tensor"
+                raise ShapeError(sentence("Rotary", f"positions is {positions!r}", rule))
             if self.axes is not None:
                 what, rule = f"positions is {positions!r}", "every axis has positions of its own"
                 raise ShapeError(sentence("Rotary", what, f"{rule}: a tensor [A,T] or [A,B,T]"))
             fixed = self.scaling is None or not self.scaling.by_length
-            if fixed and isinstance(positions, int) and isinstance(T, int) and not torch.compiler.is_compiling():
+            if fixed and isinstance(positions, int) and isinstance(T, int) and not followed(x):
                 return _rows(self, width, positions, T, x.device, wide)
             at = torch.arange(T, device=x.device) + positions
             return self._angles(at, width, positions + T, wide)
         self._check_positions(positions, x)
-        length = int(positions.max()) + 1 if self.scaling is not None and self.scaling.by_length else None
+        length = None
+        if self.scaling is not None and self.scaling.by_length:
+            length = int(positions.max()) + 1 if positions.numel() else 0
         return self._angles(positions.to(x.device), width, length, wide)
 
     def fitted(self, head_dim: int) -> Rotary:
@@ -277,7 +289,7 @@ class Rotary:
             turns = at.double()[..., None] * speeds
         else:
             axis = torch.tensor(self.axes.of_pairs(), device=at.device)
-            turns = at.double()[axis].movedim(0, -1) * speeds
+            turns = (at.double()[axis].movedim(0, -1) * speeds).contiguous()
         factor = 1.0 if self.scaling is None else self.scaling.attention
         return (turns.cos() * factor).to(wide), (turns.sin() * factor).to(wide)
 
@@ -294,8 +306,7 @@ class Rotary:
     def _ladder(self, width: int, length: Any, device: torch.device) -> Tensor:
         if self.scaling is not None:
             return self.scaling.speeds(self.base, width, length, device)
-        exponents = torch.arange(0, width, 2, dtype=torch.float64, device=device) / width
-        return self.base**-exponents
+        return ladder(self.base, width, device)
 
     def _check_positions(self, positions: Tensor, x: Tensor) -> None:
         B, _, T, _ = x.shape
@@ -315,27 +326,38 @@ class Rotary:
             )
 
 
+ROWS = 4096  # of a table that layers and calls share: a megabyte for a head of 64
+
+
 def _rows(
     rotary: Rotary, width: int, start: int, T: int, device: torch.device, wide: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Rows of a table that layers and calls share, for positions that follow each other."""
-    stop = start + T
-    if start < 0 or T == 0:
-        return rotary._angles(torch.arange(start, stop, device=device), width, stop, wide)
-    cos, sin = _table(rotary, width, max(64, 1 << (stop - 1).bit_length()), device, wide)
-    return cos[start:stop], sin[start:stop]
+    """Angles of positions that follow each other, which every layer of a model asks for at every call."""
+    table, first = divmod(start, ROWS)
+    if start < 0 or first + T > ROWS:
+        return _run(rotary, width, start, T, device, wide)
+    cos, sin = _table(rotary, width, table, device, wide)
+    return cos[first : first + T], sin[first : first + T]
 
 
-@lru_cache(maxsize=16)
-def _table(rotary: Rotary, width: int, size: int, device: torch.device, wide: torch.dtype) -> tuple[Tensor, Tensor]:
+@lru_cache(maxsize=32)
+def _table(rotary: Rotary, width: int, table: int, device: torch.device, wide: torch.dtype) -> tuple[Tensor, Tensor]:
+    return _made(rotary, width, table * ROWS, ROWS, device, wide)
+
+
+@lru_cache(maxsize=2)  # of the text that is read now; a model may have two kinds of layers
+def _run(
+    rotary: Rotary, width: int, start: int, T: int, device: torch.device, wide: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    return _made(rotary, width, start, T, device, wide)
+
+
+def _made(
+    rotary: Rotary, width: int, start: int, T: int, device: torch.device, wide: torch.dtype
+) -> tuple[Tensor, Tensor]:
     with torch.inference_mode(False), torch.no_grad():
-        return rotary._angles(torch.arange(size, device=device), width, size, wide)
+        return rotary._angles(torch.arange(start, start + T, device=device), width, start + T, wide)
 
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _one_of(who: str, name: str, value: Any, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise SpecError(sentence(who, f"{name} is {value!r}", f"it is one of {', '.join(map(repr, known))}"))

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from headwise.errors import SpecError, axes, sentence
+
 __all__ = ["Held"]
 
 _Rule = TypeVar("_Rule")
@@ -19,6 +21,9 @@ class Held(nn.Module):
     A rule is a frozen value that may hold tensors (slopes, a table, document ids). Left alone, ``module.to(device)``,
     an optimiser or ``state_dict`` would not see them. Here each `nn.Parameter` in a rule becomes a parameter and each
     other tensor a buffer that is moved but not saved, since whoever built the module knows it already.
+
+    Raises:
+        SpecError: a tensor in a rule was computed from one that requires a gradient.
 
     Example:
         >>> import torch
@@ -37,6 +42,11 @@ class Held(nn.Module):
         super().__init__()
         self._rules = rules
         for name, tensor in _tensors(rules, "rule"):
+            if not tensor.is_leaf:
+                what = f"{name} was computed from another tensor, of which it wants a gradient"
+                rule = "what a module holds outlives the graph of that computation"
+                todo = "Give the rule an nn.Parameter, or a detached tensor."
+                raise SpecError(sentence("module", what, rule, axes(name, tensor, ""), todo))
             if isinstance(tensor, nn.Parameter):
                 self.register_parameter(name, tensor)
             else:

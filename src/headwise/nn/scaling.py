@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from headwise.errors import SpecError, sentence
 
-__all__ = ["SCALINGS", "DynamicNTK", "Linear", "Llama3", "LongRope", "Scaling", "Yarn"]
+__all__ = ["SCALINGS", "DynamicNTK", "Linear", "Llama3", "LongRope", "Scaling", "Yarn", "ladder"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,11 @@ class Scaling:
             value = getattr(self, field.name)
             if isinstance(value, list):
                 object.__setattr__(self, field.name, tuple(value))
-            elif isinstance(value, (int, float)) and not isinstance(value, bool) and not 0 < value < math.inf:
-                raise SpecError(sentence(type(self).__name__, f"{field.name} is {value!r}", "it is a number above 0"))
+            elif field.name.startswith("mscale") and value == 0:
+                object.__setattr__(self, field.name, None)  # so that checkpoints say that it is not set
+            elif not _fits(field.type, value):
+                rule = {"bool": "it is True or False"}.get(str(field.type), "numbers here are finite and above 0")
+                raise SpecError(sentence(type(self).__name__, f"{field.name} is {value!r}", rule))
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], max_position_embeddings: int | None) -> Self:
@@ -65,8 +68,17 @@ class Scaling:
         raise NotImplementedError
 
 
-def _ladder(base: Any, width: int, device: torch.device) -> Tensor:
-    """base^(-2k/W), float64 [W/2]."""
+def _fits(kind: Any, value: Any) -> bool:
+    """Whether a field may hold a value: numbers are above 0, and tuples hold such numbers."""
+    if value is None or kind == "bool":
+        return isinstance(value, bool) if kind == "bool" else "None" in str(kind)
+    if "tuple" in str(kind):
+        return isinstance(value, tuple) and all(_fits("float", part) for part in value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def ladder(base: Any, width: int, device: torch.device) -> Tensor:
+    """The unchanged frequencies base^(-2k/W), float64 [W/2]."""
     exponents = torch.arange(0, width, 2, dtype=torch.float64, device=device) / width
     return torch.as_tensor(base, dtype=torch.float64, device=device) ** -exponents
 
@@ -91,7 +103,7 @@ class Linear(Scaling):
     factor: float
 
     def speeds(self, base: float, width: int, length: Any, device: torch.device) -> Tensor:
-        return _ladder(base, width, device) / self.factor
+        return ladder(base, width, device) / self.factor
 
 
 @dataclass(frozen=True)
@@ -123,9 +135,9 @@ class DynamicNTK(Scaling):
     def speeds(self, base: float, width: int, length: Any, device: torch.device) -> Tensor:
         longest = max(length, self.max_position_embeddings)
         if width == 2:  # the one pair turns at base^0 = 1, whatever the base; the exponent below has no value
-            return _ladder(base, width, device)
+            return ladder(base, width, device)
         grown = self.factor * longest / self.max_position_embeddings - (self.factor - 1)
-        return _ladder(base * grown ** (width / (width - 2)), width, device)
+        return ladder(base * grown ** (width / (width - 2)), width, device)
 
 
 @dataclass(frozen=True)
@@ -175,7 +187,7 @@ class Yarn(Scaling):
         return 1.0 if self.factor <= 1 else 0.1 * by * math.log(self.factor) + 1.0
 
     def speeds(self, base: float, width: int, length: Any, device: torch.device) -> Tensor:
-        plain = _ladder(base, width, device)
+        plain = ladder(base, width, device)
         first, last = self._pair(self.beta_fast, base, width), self._pair(self.beta_slow, base, width)
         if self.truncate:
             first, last = math.floor(first), math.ceil(last)
@@ -186,6 +198,9 @@ class Yarn(Scaling):
 
     def _pair(self, turns: float, base: float, width: int) -> float:
         """The pair that turns so often within the length trained on; between two pairs it is no whole number."""
+        if base == 1:
+            rule = "pairs of one speed have no slow ones to interpolate"
+            raise SpecError(sentence("Yarn", "the base is 1", rule, todo="Use another base."))
         return width * math.log(self.original_max_position_embeddings / (turns * 2 * math.pi)) / (2 * math.log(base))
 
 
@@ -217,7 +232,7 @@ class Llama3(Scaling):
     original_max_position_embeddings: int
 
     def speeds(self, base: float, width: int, length: Any, device: torch.device) -> Tensor:
-        plain = _ladder(base, width, device)
+        plain = ladder(base, width, device)
         turns = self.original_max_position_embeddings * plain / (2 * math.pi)
         share = ((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
         return (1 - share) * plain / self.factor + share * plain
@@ -264,7 +279,7 @@ class LongRope(Scaling):
         if len(factors) != width // 2:
             rule = f"the rotated width {width} has {width // 2} pairs, each with a factor of its own"
             raise SpecError(sentence("LongRope", f"there are {len(factors)} factors", rule))
-        return _ladder(base, width, device) / torch.tensor(factors, dtype=torch.float64, device=device)
+        return ladder(base, width, device) / torch.tensor(factors, dtype=torch.float64, device=device)
 
 
 # By the names that transformers' configs give them.

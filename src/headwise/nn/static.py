@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ class StaticCache(Cache):
         if not self._length:
             return vars(StaticCache(self.capacity))
         k, v = self._read()
-        return {**vars(self), "_k": k.clone(), "_v": v.clone(), "_end": self._length}
+        return {**super().__getstate__(), "_k": k.clone(), "_v": v.clone(), "_end": self._length}
 
     def reset(self) -> None:
         self._length = 0
@@ -93,7 +93,9 @@ class StaticCache(Cache):
                     todo=f"Make a StaticCache({stop}), or larger.",
                 )
             )
-        self._k, self._v = self._room(self._k, k), self._room(self._v, v)
+        if not (self._is_room(self._k, k) and self._is_room(self._v, v)):
+            # Both anew, though one would do: what was handed out is counted once, for both.
+            self._k, self._v, self._end = self._made(k, self._k), self._made(v, self._v), start
         for buffer, new in ((self._k, k), (self._v, v)):
             # Slots that nobody was handed do not move the version counter: a Pattern of the slots before stays valid.
             (buffer.data if start >= self._end else buffer).narrow(2, start, stop - start).copy_(new.detach())
@@ -101,16 +103,19 @@ class StaticCache(Cache):
         yield self._k.narrow(2, 0, stop), self._v.narrow(2, 0, stop)
         self._length = stop
 
-    def _room(self, buffer: Tensor | None, new: Tensor) -> Tensor:
-        """The buffer, or one of the full size for tokens like the new ones that holds what this one does."""
-        if buffer is not None and buffer.shape[2] == self.capacity and Form.of(buffer).takes(new):
-            return buffer
+    def _is_room(self, buffer: Tensor | None, new: Tensor) -> TypeGuard[Tensor]:
+        """Whether a buffer is there, of the full size, for tokens like the new ones, and can be written at any time."""
+        if buffer is None or buffer.shape[2] != self.capacity or buffer.is_inference():
+            return False
+        return Form.of(buffer).takes(new)
+
+    def _made(self, new: Tensor, held: Tensor | None) -> Tensor:
+        """A buffer of the full size for tokens like the new ones [B,Hk,S,width], which holds the first of another."""
         b, heads, _, width = new.shape
         with torch.inference_mode(False):  # so that it can be written outside of inference mode, too
             made = torch.empty(b, heads, self.capacity, width, dtype=new.dtype, device=new.device)
-        if self._length and buffer is not None:
-            made.narrow(2, 0, self._length).copy_(buffer.narrow(2, 0, self._length))
-        self._end = self._length
+        if self._length and held is not None:
+            made.narrow(2, 0, self._length).copy_(held.narrow(2, 0, self._length))
         return made
 
     def _crop(self, kept: int) -> None:
@@ -118,10 +123,8 @@ class StaticCache(Cache):
 
     def _reorder(self, rows: Tensor) -> None:
         k, v = (held.index_select(0, rows.to(held.device)) for held in self._read())
-        if self._k is not None and self._v is not None and len(rows) == len(self._k):
+        if self._is_room(self._k, k) and self._is_room(self._v, v):
             for buffer, moved in ((self._k, k), (self._v, v)):
                 buffer.narrow(2, 0, self._length).copy_(moved)
-            return
-        self._k, self._v = self._room(None, k), self._room(None, v)
-        self._k.narrow(2, 0, self._length).copy_(k)
-        self._v.narrow(2, 0, self._length).copy_(v)
+        else:
+            self._k, self._v, self._end = self._made(k, k), self._made(v, v), self._length

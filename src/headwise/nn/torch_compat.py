@@ -371,6 +371,7 @@ def replace(module: Module) -> Module:
     for part in module.modules():
         if type(part) is nn.MultiheadAttention:
             part.__class__ = MultiheadAttention
+            part._was_torchs = True  # type: ignore[assignment]  # so that restore finds it, in copies and files too
             part.register_forward_pre_hook(_called)
     return module
 
@@ -392,7 +393,7 @@ def restore(module: Module) -> Module:
         True
     """
     for part in module.modules():
-        if type(part) is MultiheadAttention:
+        if type(part) is MultiheadAttention and vars(part).pop("_was_torchs", False):
             part.__class__ = nn.MultiheadAttention  # type: ignore[assignment]  # back to the parent class
             hooks = part._forward_pre_hooks
             for key in [key for key, hook in hooks.items() if hook is _called]:

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.nn.attention import MultiHeadAttention
-from headwise.nn.cache import KVCache
-from headwise.nn.config import AttentionConfig, at_least_one, one_of
-from headwise.spec import Causal, Mask, Padding
+from headwise.nn.cache import Cache, KVCache
+from headwise.nn.checking import at_least_one, one_of
+from headwise.nn.config import AttentionConfig
+from headwise.spec import Causal, Mask, Padding, Rules, SoftCap
+from headwise.spec.checks import is_integer
 
 __all__ = ["Decoder", "DecoderLayer", "Encoder", "EncoderLayer", "FeedForward", "Transformer", "sinusoids"]
 
@@ -93,8 +95,10 @@ class _Layer(nn.Module):
 
     def __init__(self, config: AttentionConfig, norm: Norm, dropout: float, sublayers: int, **make: Any) -> None:
         super().__init__()
-        if norm not in ("pre", "post"):
-            one_of("Transformer", "norm", norm, ("pre", "post"))
+        one_of("Transformer", "norm", norm, ("pre", "post"))
+        if (config.kdim, config.vdim) != (config.d_model, config.d_model):
+            what = f"keys come from width {config.kdim}, values from {config.vdim}, the model is {config.d_model} wide"
+            raise SpecError(sentence("Transformer", what, "a layer of a stack reads what the one below it writes"))
         self.norm = norm
         self.norms = nn.ModuleList(nn.LayerNorm(config.d_model, **make) for _ in range(sublayers))
         self.dropout = nn.Dropout(dropout)
@@ -141,9 +145,9 @@ class EncoderLayer(_Layer):
         make: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(config, norm, dropout, 2, **make)
         self.self_attn = MultiHeadAttention.from_config(config, **make)
-        self.feed_forward = FeedForward(config.d_model, d_ff or 4 * config.d_model, activation, dropout, **make)
+        self.feed_forward = FeedForward(config.d_model, _width(config, d_ff), activation, dropout, **make)
 
-    def forward(self, x: Tensor, *, mask: Mask | None = None, cache: KVCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, mask: Mask | None = None, cache: Cache | None = None) -> Tensor:
         """The layer's output.
 
         Args:
@@ -168,7 +172,7 @@ class DecoderCache:
         KVCache(S=0)
     """
 
-    own: KVCache = field(default_factory=KVCache)
+    own: Cache = field(default_factory=KVCache)
     memory: KVCache = field(default_factory=KVCache)
 
 
@@ -177,7 +181,8 @@ class DecoderLayer(_Layer):
 
     Args:
         config, d_ff, norm, dropout, activation, device, dtype: as of `EncoderLayer`. The self attention hides what
-            ``config.mask`` hides and later tokens; a rotary embedding turns self attention only.
+            ``config.mask`` hides and later tokens. What tells positions apart, a rotary embedding or a rule of
+            distances, is for self attention only: source and target have none in common.
 
     Source: Vaswani et al. 2017, section 3.1.
 
@@ -203,8 +208,9 @@ class DecoderLayer(_Layer):
         super().__init__(config, norm, dropout, 3, **make)
         causal: Mask = Causal() if config.mask is None else Causal() & config.mask
         self.self_attn = MultiHeadAttention.from_config(replace(config, mask=causal), **make)
-        self.cross_attn = MultiHeadAttention.from_config(replace(config, mask=None, rotary=None), **make)
-        self.feed_forward = FeedForward(config.d_model, d_ff or 4 * config.d_model, activation, dropout, **make)
+        across = replace(config, mask=None, rotary=None, scores=tuple(r for r in config.scores if not _is_placed(r)))
+        self.cross_attn = MultiHeadAttention.from_config(across, **make)
+        self.feed_forward = FeedForward(config.d_model, _width(config, d_ff), activation, dropout, **make)
 
     def forward(
         self,
@@ -382,7 +388,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def generate(self, source: Tensor, *, start: int, tokens: int, source_lengths: Tensor | None = None) -> Tensor:
-        """The most likely next token, one after the other.
+        """The most likely next token, one after the other, as in eval: nothing is dropped.
 
         Args:
             source: tokens [B,S].
@@ -393,27 +399,41 @@ class Transformer(nn.Module):
         Returns:
             Tokens [B,tokens].
         """
-        memory, hidden = self._encoded(source, source_lengths)
-        caches, last = self.decoder.caches(), torch.full_like(source[:, :1], start)
-        made = []
-        for t in range(tokens):
-            x = self.decoder(self._embedded("target", last, t), memory, memory_mask=hidden, caches=caches)
-            last = (x @ self.embedding.weight.T).argmax(-1)
-            made.append(last)
-        return torch.cat(made, 1) if made else source[:, :0]
+        was_training = self.training
+        self.eval()
+        try:
+            memory, hidden = self._encoded(source, source_lengths)
+            caches, last = self.decoder.caches(), torch.full_like(source[:, :1], start)
+            made = [source[:, :0]]
+            for t in range(tokens):
+                x = self.decoder(self._embedded("target", last, t), memory, memory_mask=hidden, caches=caches)
+                last = (x @ self.embedding.weight.T).argmax(-1)
+                made.append(last)
+        finally:
+            self.train(was_training)
+        return torch.cat(made, 1)
 
     def _encoded(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Mask | None]:
         mask = None if lengths is None else Padding(lengths)
         return self.encoder(self._embedded("source", source), mask=mask), mask
 
     def _embedded(self, name: str, tokens: Tensor, start: int = 0) -> Tensor:
-        if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.is_floating_point():
+        if not isinstance(tokens, Tensor) or tokens.dim() != 2 or not is_integer(tokens):
             found = axes(name, tokens, "B T") if isinstance(tokens, Tensor) else repr(tokens)
             raise ShapeError(sentence("Transformer", f"{name} is {found}", "tokens are integers [B,T]"))
         x = self.embedding(tokens) * math.sqrt(self.config.d_model)
-        if self.config.rotary is None and not self.config.scores:
+        if self.config.rotary is None and not any(_is_placed(rule) for rule in self.config.scores):
             x = x + sinusoids(tokens.shape[1], self.config.d_model, start).to(x)
         return self.dropout(x)
+
+
+def _is_placed(rule: Rules) -> bool:
+    """Whether a score rule may tell positions apart."""
+    return not isinstance(rule, SoftCap)
+
+
+def _width(config: AttentionConfig, d_ff: int | None) -> int:
+    return 4 * config.d_model if d_ff is None else at_least_one("Transformer", "d_ff", d_ff)
 
 
 def _last_norm(config: AttentionConfig, norm: Norm, options: dict[str, Any]) -> nn.Module:

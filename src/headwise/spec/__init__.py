@@ -2,12 +2,12 @@
 
 from headwise.spec import recipes
 from headwise.spec.attention import AttentionSpec
-from headwise.spec.distance import Alibi, RelativeBias
+from headwise.spec.distance import Alibi, RelativeBias, T5Bias
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals
 from headwise.spec.masks import And, Mask, Or
 from headwise.spec.positions import Causal, Chunks, Prefix, Window
-from headwise.spec.scores import Bias, Rules, ScoreRule, SoftCap
+from headwise.spec.scores import Bias, GridBias, Rules, ScoreRule, SoftCap
 from headwise.spec.sparse import Global, Strided, Tree
 from headwise.spec.stored import Paged, Quantised, Stored
 from headwise.spec.tokens import Documents, Padding
@@ -26,6 +26,7 @@ __all__ = [
     "Documents",
     "Geometry",
     "Global",
+    "GridBias",
     "Intervals",
     "Mask",
     "Or",
@@ -40,6 +41,7 @@ __all__ = [
     "SoftCap",
     "Stored",
     "Strided",
+    "T5Bias",
     "Tree",
     "Window",
     "recipes",

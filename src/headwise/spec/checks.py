@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,10 +21,12 @@ __all__ = [
     "fits",
     "float_tensor",
     "int_vector",
+    "ints_of",
     "is_integer",
     "of_class",
     "rows_of",
     "takes",
+    "whole_number",
 ]
 
 
@@ -35,6 +38,34 @@ def is_integer(value: Any) -> bool:
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 FAR = 2**40  #: a position, width or length beyond is as good as infinite, and sums of a few still fit int64.
+
+
+def whole_number(who: str, name: str, value: Any, least: int, most: int | None = None, rule: str = "") -> None:
+    """Checks an int (True is none) and its limits; ``rule`` where they say more than two numbers do.
+
+    Example:
+        >>> from headwise.spec.checks import whole_number
+        >>> whole_number("Tiles", "size", 0, 1, 8)
+        Traceback (most recent call last):
+        headwise.errors.SpecError: Tiles: size is 0; it is an int from 1 to 8.
+    """
+    fits = isinstance(value, int) and not isinstance(value, bool) and least <= value
+    if fits and (most is None or value <= most):
+        return
+    limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+    raise SpecError(sentence(who, f"{name} is {value!r}", rule or f"it is an int {limits}"))
+
+
+def ints_of(who: str, name: str, value: Any) -> Tensor:
+    """Checks an integer tensor, or a sequence of ints, of which it makes one."""
+    if isinstance(value, Tensor):
+        if is_integer(value):
+            return value
+        raise SpecError(sentence(who, f"{name} is {value.dtype}", "it is an integer tensor"))
+    try:
+        return torch.tensor([operator.index(n) for n in value], dtype=torch.int64)
+    except (TypeError, ValueError, RuntimeError):  # nothing to iterate, no ints, or beyond int64
+        raise SpecError(sentence(who, f"{name} is {value!r}", "it is a list or tensor of ints")) from None
 
 
 def int_vector(who: str, name: str, value: Any, geometry: Geometry | None) -> None:

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import FAR, float_tensor, is_integer
+from headwise.spec.checks import FAR, float_tensor, is_integer, whole_number
 from headwise.spec.geometry import Cells, Geometry
-from headwise.spec.scores import Rules
+from headwise.spec.scores import Compact, Rules, TableRule
 from headwise.tracing import readable
 
-__all__ = ["Alibi", "RelativeBias"]
+__all__ = ["Alibi", "RelativeBias", "T5Bias"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +68,7 @@ class Alibi(Rules):
             >>> hw.Alibi.slopes_of(3)
             tensor([0.0625, 0.0039, 0.2500])
         """
-        if isinstance(heads, bool) or not isinstance(heads, int) or heads < 1:
-            raise SpecError(sentence("Alibi.slopes_of", f"heads is {heads!r}", "there is at least 1 head"))
+        whole_number("Alibi.slopes_of", "heads", heads, 1)
         below = 2 ** (heads.bit_length() - 1)
         slopes = [2.0 ** (-8 * (h + 1) / below) for h in range(below)]
         between = [2.0 ** (-4 * (h + 1) / below) for h in range(0, 2 * below, 2)]
@@ -167,7 +166,7 @@ def _exact(at: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class RelativeBias(Rules):
+class RelativeBias(TableRule):
     """Adds ``table[h, clamp(j - pos_i + zero, 0, R - 1)]``: one number a head and distance.
 
     Args:
@@ -186,8 +185,8 @@ class RelativeBias(Rules):
     table: Tensor
     zero: int
 
-    @classmethod
-    def t5(cls, weights: Tensor, bidirectional: bool, max_distance: int = 128) -> RelativeBias:
+    @staticmethod
+    def t5(weights: Tensor, bidirectional: bool, max_distance: int = 128) -> T5Bias:
         """The bias of T5: near distances have a number each, further ones share it, logarithmically more of them.
 
         Of the buckets (half of them for each side, where it looks both ways) one half is for the distances 0, 1, 2 ...
@@ -197,33 +196,21 @@ class RelativeBias(Rules):
         Args:
             weights: float [buckets, H], the ``relative_attention_bias.weight`` of a model; gradient reaches it.
             bidirectional: True for an encoder; False for a decoder, where all keys ahead share bucket 0.
-            max_distance: from which distance on there is one bucket.
+            max_distance: from which distance on there is one bucket, at most 2**20.
 
         Returns:
-            RelativeBias over a table [H, R] that says it for every distance there is.
+            A rule whose parameter is the weights: given as an nn.Parameter to a module's ``scores``, they train.
 
         Source: Raffel et al. 2020, "T5" (arXiv 1910.10683), section 2.1 and its published code.
 
         Example:
             >>> import torch, headwise as hw
+            >>> q, k = torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 5, 1)
             >>> rule = hw.RelativeBias.t5(torch.arange(4.0)[:, None], bidirectional=False, max_distance=8)
-            >>> rule.table  # 8 keys behind the query up to its own
-            tensor([[3., 3., 3., 3., 3., 2., 2., 1., 0.]])
+            >>> hw.Pattern(q, k, scores=(rule,))[0, 0].log().diff().round()  # buckets 3, 2, 2, 1 and 0
+            tensor([[-1.,  0., -1., -1.]])
         """
-        float_tensor("RelativeBias.t5", "weights", weights, "buckets H")
-        sides = 2 if bidirectional else 1
-        if weights.dim() != 2 or weights.shape[0] < 2 * sides or weights.shape[0] % sides:
-            rule = f"it is [buckets,H], at least {2 * sides} buckets" + (", an even number" if bidirectional else "")
-            raise ShapeError(
-                sentence("RelativeBias.t5", "weights does not fit", rule, axes("weights", weights, "buckets H"))
-            )
-        each = weights.shape[0] // sides
-        if isinstance(max_distance, bool) or not isinstance(max_distance, int) or not each // 2 < max_distance <= FAR:
-            rule = f"it is an int above {each // 2}, up to where each distance has a bucket of its own"
-            raise SpecError(sentence("RelativeBias.t5", f"max_distance is {max_distance!r}", rule))
-        offsets = torch.arange(-max_distance, max_distance + 1 if bidirectional else 1, device=weights.device)
-        buckets = _t5_bucket(offsets.abs(), each, max_distance) + torch.where(offsets > 0, each, 0)
-        return cls(weights[buckets].mT, max_distance)
+        return T5Bias(weights, bidirectional, max_distance)
 
     def __post_init__(self) -> None:
         float_tensor("RelativeBias", "table", self.table, "H R")
@@ -236,8 +223,8 @@ class RelativeBias(Rules):
                     axes("table", self.table, "H R"),
                 )
             )
-        if isinstance(self.zero, bool) or not isinstance(self.zero, int) or abs(self.zero) > FAR:
-            raise SpecError(sentence("RelativeBias", f"zero is {self.zero!r}", "it is an int, the entry of distance 0"))
+        rule = f"it is an int from {-FAR} to {FAR}, the entry of distance 0"
+        whole_number("RelativeBias", "zero", self.zero, -FAR, FAR, rule)
 
     def check(self, geometry: Geometry) -> None:
         if self.table.shape[0] != geometry.H:
@@ -256,23 +243,71 @@ class RelativeBias(Rules):
     def with_parameter(self, tensor: Tensor) -> RelativeBias:
         return RelativeBias(tensor, self.zero)
 
-    def _entries(self, cells: Cells) -> Tensor:
-        """Which entry each cell reads: int64 [b or 1, n, m]."""
+    def by_head(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    def entries(self, cells: Cells) -> Tensor:
         return (cells.j - cells.pos + self.zero).clamp(0, self.table.shape[1] - 1)[:, 0]
 
-    def apply(self, score: Tensor, cells: Cells) -> Tensor:
-        table = self.table[cells.heads].to(score.dtype)
-        return score + table[:, self._entries(cells)].movedim(0, 1)
 
-    def pull(self, grad: Tensor, before: Tensor, after: Tensor, cells: Cells, into: Tensor | None) -> Tensor:
-        if into is not None:
-            entries = self._entries(cells)
-            if entries.shape[0] == 1:
-                flat = grad.sum(0).flatten(-2)
-            else:
-                flat = grad.movedim(0, 1).flatten(1)
-            into[cells.heads] = into[cells.heads].index_add(1, entries.flatten(), flat)
-        return grad
+@dataclass(frozen=True, eq=False)
+class T5Bias(Compact):
+    """Adds the number of a distance's bucket; ``RelativeBias.t5`` says which it is, and makes it.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> rule = hw.RelativeBias.t5(torch.arange(4.0)[:, None], bidirectional=False, max_distance=8)
+        >>> rule.basic().table  # 8 keys behind the query up to its own
+        tensor([[3., 3., 3., 3., 3., 2., 2., 1., 0.]])
+    """
+
+    weights: Tensor
+    bidirectional: bool
+    max_distance: int
+
+    def __post_init__(self) -> None:
+        who, weights = "RelativeBias.t5", self.weights
+        float_tensor(who, "weights", weights, "buckets H")
+        if not isinstance(self.bidirectional, bool):
+            rule = "it is True for an encoder, False for a decoder"
+            raise SpecError(sentence(who, f"bidirectional is {self.bidirectional!r}", rule))
+        sides = 2 if self.bidirectional else 1
+        if weights.dim() != 2 or weights.shape[0] < 2 * sides or weights.shape[0] % sides:
+            even = ", an even number" if self.bidirectional else ""
+            rule = f"it is [buckets,H], at least {2 * sides} buckets{even}"
+            raise ShapeError(sentence(who, "weights does not fit", rule, axes("weights", weights, "buckets H")))
+        own = weights.shape[0] // sides // 2
+        rule = f"it is an int above {own}, up to where each distance has a bucket of its own, and at most {_ONE_BUCKET}"
+        whole_number(who, "max_distance", self.max_distance, own + 1, _ONE_BUCKET, rule)
+
+    def check(self, geometry: Geometry) -> None:
+        if self.weights.shape[1] != geometry.H:
+            what = f"weights are of {self.weights.shape[1]} heads, there are {geometry.H}"
+            shapes = axes("weights", self.weights, "buckets H")
+            raise ShapeError(sentence("RelativeBias.t5", what, "a bucket holds one number a query head", shapes))
+
+    def parameter(self) -> Tensor:
+        return self.weights
+
+    def with_parameter(self, tensor: Tensor) -> T5Bias:
+        return T5Bias(tensor, self.bidirectional, self.max_distance)
+
+    def places(self) -> Tensor:
+        """The bucket of every distance there is, from the furthest behind on: int64 [R]."""
+        ahead = self.max_distance if self.bidirectional else 0
+        offsets = torch.arange(-self.max_distance, ahead + 1, device=self.weights.device)
+        each = self.weights.shape[0] // (2 if self.bidirectional else 1)
+        return _t5_bucket(offsets.abs(), each, self.max_distance) + torch.where(offsets > 0, each, 0)
+
+    def entries(self, cells: Cells) -> Tensor:
+        buckets = self.places()  # looked up and not worked out a cell: rounding may not depend on where a cell lies
+        return buckets[(cells.j - cells.pos + self.max_distance).clamp(0, len(buckets) - 1)[:, 0]]
+
+    def basic(self) -> RelativeBias:
+        return RelativeBias(self.written(), self.max_distance)
+
+
+_ONE_BUCKET = 2**20  # from here on there is one bucket at the latest
 
 
 def _t5_bucket(distance: Tensor, buckets: int, max_distance: int) -> Tensor:

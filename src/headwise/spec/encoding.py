@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from headwise.spec.attention import AttentionSpec
-from headwise.spec.distance import Alibi, RelativeBias
+from headwise.spec.distance import Alibi, RelativeBias, T5Bias
 from headwise.spec.masks import And, Mask, Or
 from headwise.spec.positions import Causal, Chunks, Prefix, Window
-from headwise.spec.scores import Bias, Rules, SoftCap
+from headwise.spec.scores import Bias, GridBias, Rules, SoftCap
 from headwise.spec.sparse import Global, Strided, Tree
 from headwise.spec.tokens import Documents, Padding
 from headwise.spec.written import Blocks, Dense
@@ -42,7 +42,9 @@ FIELDS: dict[type, tuple[str, ...]] = {
     SoftCap: ("cap",),
     Alibi: ("slopes", "positions", "key_positions"),
     RelativeBias: ("table", "zero"),
+    T5Bias: ("weights", "bidirectional", "max_distance"),
     Bias: ("tensor",),
+    GridBias: ("table", "height", "width"),
 }
 _NAMED = {kind.__name__: kind for kind in FIELDS}
 
@@ -107,6 +109,8 @@ def _written(value: Any, into: Encoded, tensors: list[Tensor]) -> str:
         return "t"
     if isinstance(value, str):
         return f"'{value}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, int):
         into.ints.append(value)
         return "i"
@@ -134,6 +138,8 @@ def decode(encoded: Encoded) -> AttentionSpec:
             return None
         if word == "t":
             return next(tensors)
+        if word in ("yes", "no"):
+            return word == "yes"
         if word == "i":
             return next(ints)
         if word == "f":

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import SpecError, sentence
-from headwise.spec.checks import of_class
+from headwise.spec.checks import FAR, int_vector, is_integer, of_class, whole_number
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals
 from headwise.spec.picture import picture_of
@@ -95,10 +95,19 @@ class Mask:
             1000000 queries down, 1000000 keys across; one character is 333334 x 83334
         """
         told = self.sizes()
-        for name, value, least in (("T", T, 0), ("S", S, 0), ("batch", batch, 0), ("head", head, 0)):
-            _whole(name, value, least)
-        _whole("height", height, 1)
-        _whole("width", width, 1)
+        if isinstance(q_start, Tensor) and is_integer(q_start) and q_start.dim() == 0:
+            q_start = int(q_start)
+        for name, value, least in (
+            ("T", T, 0),
+            ("S", S, 0),
+            ("batch", batch, 0),
+            ("head", head, 0),
+            ("height", height, 1),
+            ("width", width, 1),
+            ("q_start", None if isinstance(q_start, Tensor) else q_start, -FAR),
+        ):
+            if value is not None:
+                whole_number("show", name, value, least, FAR)
         T = T if T is not None else told.get("T", S if S is not None else told.get("S", 16))
         S = S if S is not None else told.get("S", T)
         starts = len(q_start) if isinstance(q_start, Tensor) and q_start.dim() else None
@@ -109,6 +118,7 @@ class Mask:
         device = next((tensor.device for tensor in self.tensors()), torch.device("cpu"))
         start = q_start if q_start is not None else S - T
         geometry = Geometry(B, H, H, T, S, 1, 1, start.long() if isinstance(start, Tensor) else start, device)
+        int_vector("show", "q_start", start, geometry)
         self.check(geometry)
         print(picture_of(self, geometry, batch, head, height, width))  # noqa: T201  (what it is for)
 
@@ -153,13 +163,6 @@ def with_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
         if isinstance(held, Tensor):
             object.__setattr__(fresh, field.name, fn(held))
     return fresh
-
-
-def _whole(name: str, value: int | None, least: int) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise SpecError(sentence("show", f"{name} is {value!r}", f"it is an int of at least {least}"))
 
 
 def _a_mask(value: Any, sign: str) -> Mask:

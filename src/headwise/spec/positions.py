@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import SpecError, sentence
-from headwise.spec.checks import FAR, column, int_vector, rows_of
+from headwise.spec.checks import FAR, column, int_vector, rows_of, whole_number
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals
 from headwise.spec.masks import Mask
@@ -80,18 +80,9 @@ class Window(Mask):
 
     def __post_init__(self) -> None:
         for name in ("before", "after"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise SpecError(
-                    sentence(
-                        "Window",
-                        f"{name} is {value!r}",
-                        "it counts the other keys visible on that side, so it is an int of at least 0, or None for no"
-                        " limit",
-                    )
-                )
+            if getattr(self, name) is not None:
+                rule = "it counts the other keys visible on that side, so it is an int of at least 0, or None for no"
+                whole_number("Window", name, getattr(self, name), 0, rule=f"{rule} limit")
 
     def keep(self, cells: Cells) -> Tensor:
         kept = torch.ones((1, 1), dtype=torch.bool, device=cells.geometry.device)
@@ -174,8 +165,7 @@ class Chunks(Mask):
     start: int | Tensor = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
-            raise SpecError(sentence("Chunks", f"size is {self.size!r}", "a chunk holds at least 1 token"))
+        whole_number("Chunks", "size", self.size, 1, rule="a chunk holds at least 1 token")
         int_vector("Chunks", "start", self.start, None)
 
     @property

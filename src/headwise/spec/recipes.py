@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import SpecError, sentence
-from headwise.spec.checks import FAR, is_integer
+from headwise.spec.checks import FAR, ints_of, whole_number
 from headwise.spec.masks import Mask
 from headwise.spec.positions import Causal, Chunks, Prefix, Window
 from headwise.spec.sparse import Global, Strided, Tree
@@ -39,7 +39,7 @@ def longformer(window: int, tokens: int | Tensor) -> Mask:
         █··███
         █···██
     """
-    _count("longformer", "window", window, 0)
+    whole_number("longformer", "window", window, 0, FAR)
     if window % 2:
         raise SpecError(sentence("longformer", f"window is {window}", "half of it lies on each side, so it is even"))
     return Window(window // 2, window // 2) | Global(tokens)
@@ -87,9 +87,9 @@ def bigbird(
         ████████
     """
     for name, value in (("length", length), ("heads", heads), ("size", size), ("window", window)):
-        _count("bigbird", name, value, 1)
+        whole_number("bigbird", name, value, 1, FAR)
     for name, value in (("first", first), ("last", last), ("random", random)):
-        _count("bigbird", name, value, 0)
+        whole_number("bigbird", name, value, 0, FAR)
     if window % 2 == 0:
         raise SpecError(sentence("bigbird", f"window is {window}", "a query's own block is its middle, so it is odd"))
     n = -(-length // size)
@@ -167,7 +167,7 @@ def dilated(before: int, step: int, after: int = 0) -> Mask:
         ·█·█·█
     """
     for name, value, least in (("before", before, 0), ("step", step, 1), ("after", after, 0)):
-        _count("dilated", name, value, least)
+        whole_number("dilated", name, value, least, FAR)
     return Window(before * step, after * step) & Strided(step)
 
 
@@ -200,14 +200,14 @@ def packed(
     if (lengths is None) == (offsets is None):
         raise SpecError(sentence("packed", "it takes lengths or offsets", "one of them says where documents end"))
     if offsets is None:
-        given = lengths if isinstance(lengths, Tensor) else torch.tensor(list(lengths or ()), dtype=torch.int64)
-        if not is_integer(given) or given.dim() != 1 or bool((given < 0).any()):
+        given = ints_of("packed", "lengths", lengths)
+        if given.dim() != 1 or bool((given < 0).any()):
             raise SpecError(sentence("packed", f"lengths is {lengths}", "it counts the tokens of each document"))
         offsets = torch.nn.functional.pad(given.long().cumsum(0), (1, 0))
     ids = Documents.from_offsets(offsets).ids
     if queries is None:
         return Causal() & Documents(ids)
-    _count("packed", "queries", queries, 0)
+    whole_number("packed", "queries", queries, 0, FAR)
     if queries > len(ids):
         raise SpecError(sentence("packed", f"queries is {queries}", f"there are {len(ids)} tokens"))
     return Causal() & Documents(ids[len(ids) - queries :], ids)
@@ -253,11 +253,6 @@ def streaming(sinks: int, window: int) -> Mask:
         █··██·
         █···██
     """
-    _count("streaming", "sinks", sinks, 0)
-    _count("streaming", "window", window, 1)
+    whole_number("streaming", "sinks", sinks, 0, FAR)
+    whole_number("streaming", "window", window, 1, FAR)
     return Causal() & (Prefix(sinks) | Window(window - 1))
-
-
-def _count(who: str, name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= FAR:
-        raise SpecError(sentence(who, f"{name} is {value!r}", f"it is an int of at least {least}"))

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import broadcastable, float_tensor, takes
+from headwise.spec.checks import FAR, broadcastable, float_tensor, takes, whole_number
 from headwise.spec.geometry import Cells, Geometry
 
-__all__ = ["Bias", "Rules", "ScoreRule", "SoftCap"]
+__all__ = ["Bias", "Compact", "GridBias", "Rules", "ScoreRule", "SoftCap", "TableRule"]
 
 
 class Rules:
@@ -57,6 +57,63 @@ class Rules:
     def with_parameter(self, tensor: Tensor) -> Rules:
         """The same rule with its tensor replaced."""
         raise NotImplementedError
+
+    def basic(self) -> Rules:
+        """The rule as the kernels know it: itself, or another that says the same."""
+        return self
+
+    def pull_basic(self, grad: Tensor) -> Tensor:
+        """Gradient of the parameter from that of the basic rule's."""
+        return grad
+
+
+class TableRule(Rules):
+    """Base of rules that add a number of a table, one a head and entry; which entry it is, each cell tells."""
+
+    def parameter(self) -> Tensor:
+        raise NotImplementedError
+
+    def by_head(self, tensor: Tensor) -> Tensor:
+        """The parameter, or its gradient, as a view [H, R]."""
+        raise NotImplementedError
+
+    def entries(self, cells: Cells) -> Tensor:
+        """Which entry each cell reads: int64 [b or 1, n, m]."""
+        raise NotImplementedError
+
+    def added(self, cells: Cells) -> Tensor:
+        """What is added to each cell: [b or 1, h, n, m]."""
+        return self.by_head(self.parameter())[cells.heads][:, self.entries(cells)].movedim(0, 1)
+
+    def apply(self, score: Tensor, cells: Cells) -> Tensor:
+        return score + self.added(cells).to(score.dtype)
+
+    def pull(self, grad: Tensor, before: Tensor, after: Tensor, cells: Cells, into: Tensor | None) -> Tensor:
+        if into is not None:
+            entries, table = self.entries(cells), self.by_head(into)
+            flat = grad.sum(0).flatten(-2) if len(entries) == 1 else grad.movedim(0, 1).flatten(1)
+            table[cells.heads] = table[cells.heads].index_add(1, entries.flatten(), flat)
+        return grad
+
+
+class Compact(TableRule):
+    """Base of rules over a table [R, H] as models publish it, small enough that many cells share an entry."""
+
+    def by_head(self, tensor: Tensor) -> Tensor:
+        return tensor.mT
+
+    def places(self) -> Tensor:
+        """The entry that each number of the basic rule is, for any one head: int64."""
+        raise NotImplementedError
+
+    def written(self) -> Tensor:
+        """The basic rule's numbers, a head's in the shape of ``places``; float32 where the table is float64."""
+        table = self.by_head(self.parameter())
+        return (table.float() if table.dtype == torch.float64 else table)[:, self.places()]
+
+    def pull_basic(self, grad: Tensor) -> Tensor:
+        table = self.by_head(self.parameter())
+        return grad.new_zeros(table.shape).index_add(1, self.places().flatten(), grad.flatten(1)).mT
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +163,8 @@ class Bias(Rules):
 
     tensor: Tensor
 
-    @classmethod
-    def grid(cls, table: Tensor, height: int, width: int) -> Bias:
+    @staticmethod
+    def grid(table: Tensor, height: int, width: int) -> GridBias:
         """The bias of a picture's patches, one number a head and offset in rows and columns: Swin's, and BEiT's.
 
         Patches are numbered row by row. The entry for a key ``dy`` rows above and ``dx`` columns left of its query is
@@ -120,7 +177,8 @@ class Bias(Rules):
             width: columns of patches.
 
         Returns:
-            Bias over [H, N, N], N = height * width, or one more with a class token.
+            A rule for T = S = height * width, or one more with a class token. The table is its parameter: given as an
+            nn.Parameter to a module's ``scores``, it trains.
 
         Raises:
             ShapeError: the table has another number of entries.
@@ -130,25 +188,13 @@ class Bias(Rules):
 
         Example:
             >>> import torch, headwise as hw
-            >>> hw.Bias.grid(torch.arange(9.0)[:, None], 2, 2).tensor[0]
-            tensor([[4., 3., 1., 0.],
-                    [5., 4., 2., 1.],
-                    [7., 6., 4., 3.],
-                    [8., 7., 5., 4.]])
+            >>> q = torch.zeros(1, 1, 4, 1)
+            >>> hw.Pattern(q, q, scores=(hw.Bias.grid(torch.arange(9.0)[:, None], 2, 2),))[0, 0, 0].round(
+            ...     decimals=2
+            ... )
+            tensor([0.7000, 0.2600, 0.0300, 0.0100])
         """
-        float_tensor("Bias.grid", "table", table, "R H")
-        offsets = (2 * height - 1) * (2 * width - 1)
-        if table.dim() != 2 or table.shape[0] not in (offsets, offsets + 3):
-            rule = f"a {height} x {width} grid has {offsets} offsets, and 3 entries more with a class token"
-            raise ShapeError(sentence("Bias.grid", "table does not fit", rule, axes("table", table, "R H")))
-        patch = torch.arange(height * width, device=table.device)
-        rows, columns = patch // width, patch % width
-        down = rows[:, None] - rows + height - 1
-        entries = down * (2 * width - 1) + columns[:, None] - columns + width - 1
-        if table.shape[0] > offsets:
-            entries = torch.nn.functional.pad(entries, (1, 0, 1, 0))
-            entries[0], entries[:, 0], entries[0, 0] = offsets, offsets + 1, offsets + 2
-        return cls(table[entries].movedim(-1, 0))
+        return GridBias(table, height, width)
 
     def __post_init__(self) -> None:
         float_tensor("Bias", "tensor", self.tensor, "B H T S")
@@ -173,6 +219,84 @@ class Bias(Rules):
             place = cells.part_of(into)
             place += grad.sum_to_size(place.shape)
         return grad
+
+
+@dataclass(frozen=True, eq=False)
+class GridBias(Compact):
+    """Adds the entry of a key's offset in a picture of patches; ``Bias.grid`` says which it is, and makes it.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> hw.Bias.grid(torch.arange(9.0)[:, None], 2, 2).basic().tensor[0]
+        tensor([[4., 3., 1., 0.],
+                [5., 4., 2., 1.],
+                [7., 6., 4., 3.],
+                [8., 7., 5., 4.]])
+    """
+
+    table: Tensor
+    height: int
+    width: int
+
+    def __post_init__(self) -> None:
+        float_tensor("Bias.grid", "table", self.table, "R H")
+        for name in ("height", "width"):
+            whole_number("Bias.grid", name, getattr(self, name), 1, FAR)
+        if self.table.dim() != 2 or self.table.shape[0] not in (self._offsets, self._offsets + 3):
+            rule = f"a {self.height} x {self.width} grid has {self._offsets} offsets, and 3 entries more with a class"
+            shapes = axes("table", self.table, "R H")
+            raise ShapeError(sentence("Bias.grid", "table does not fit", f"{rule} token", shapes))
+
+    @property
+    def _offsets(self) -> int:
+        return (2 * self.height - 1) * (2 * self.width - 1)
+
+    @property
+    def _classes(self) -> int:
+        """1 where token 0 is a class token, else 0."""
+        return int(self.table.shape[0] > self._offsets)
+
+    @property
+    def _tokens(self) -> int:
+        return self.height * self.width + self._classes
+
+    def check(self, geometry: Geometry) -> None:
+        n, heads = self._tokens, self.table.shape[1]
+        if (n, n, heads) == (geometry.T, geometry.S, geometry.H):
+            return
+        shapes = axes("table", self.table, "R H")
+        what = f"the call has H={geometry.H}, T={geometry.T}, S={geometry.S}"
+        rule = f"this table is of H={heads}, and a {self.height} x {self.width} grid of T=S={n}"
+        raise ShapeError(sentence("Bias.grid", what, rule + (" with its class token" if self._classes else ""), shapes))
+
+    def parameter(self) -> Tensor:
+        return self.table
+
+    def with_parameter(self, tensor: Tensor) -> GridBias:
+        return GridBias(tensor, self.height, self.width)
+
+    def _entry(self, i: Tensor, j: Tensor) -> Tensor:
+        """The entry of query i and key j."""
+        q, k = ((token - self._classes).clamp(min=0) for token in (i, j))
+        down, along = q // self.width - k // self.width, q % self.width - k % self.width
+        entry = (down + self.height - 1) * (2 * self.width - 1) + along + self.width - 1
+        if self._classes:
+            entry = torch.where(j == 0, self._offsets + 1, entry)
+            entry = torch.where(i == 0, self._offsets + 2 * (j == 0), entry)
+        return entry
+
+    def entries(self, cells: Cells) -> Tensor:
+        return self._entry(cells.i, cells.j)[None]
+
+    def hidden(self, cells: Cells) -> Tensor:
+        return self.added(cells) == float("-inf")
+
+    def places(self) -> Tensor:
+        token = torch.arange(self._tokens, device=self.table.device)
+        return self._entry(token[:, None], token)
+
+    def basic(self) -> Bias:
+        return Bias(self.written())
 
 
 @dataclass(frozen=True, eq=False)

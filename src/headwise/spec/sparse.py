@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import FAR, column, int_vector, is_integer, rows_of
+from headwise.spec.checks import FAR, column, int_vector, ints_of, rows_of, whole_number
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import MAX_RUNS, Intervals, runs_of_true
 from headwise.spec.masks import Mask
@@ -142,9 +143,8 @@ class Strided(Mask):
     step: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.step, bool) or not isinstance(self.step, int) or not 1 <= self.step <= FAR:
-            rule = f"it counts keys from one that is visible to the next, 1 to {FAR}"
-            raise SpecError(sentence("Strided", f"step is {self.step!r}", rule))
+        rule = f"it counts keys from one that is visible to the next, 1 to {FAR}"
+        whole_number("Strided", "step", self.step, 1, FAR, rule)
 
     def keep(self, cells: Cells) -> Tensor:
         return (cells.pos - cells.j) % self.step == 0
@@ -182,13 +182,7 @@ class Tree(Mask):
     parents: Tensor
 
     def __init__(self, parents: Tensor | Sequence[int]) -> None:
-        if not isinstance(parents, Tensor):
-            try:
-                parents = torch.tensor(list(parents), dtype=torch.int64)
-            except (TypeError, ValueError, RuntimeError):
-                raise SpecError(sentence("Tree", f"parents is {parents!r}", "it is a list or tensor of ints")) from None
-        if not is_integer(parents):
-            raise SpecError(sentence("Tree", f"parents is {parents.dtype}", "it is an integer tensor"))
+        parents = ints_of("Tree", "parents", parents)
         if parents.dim() not in (1, 2):
             raise ShapeError(
                 sentence(
@@ -236,31 +230,31 @@ class Tree(Mask):
         return self.parents.long() if self.per_batch else self.parents.long()[None]
 
     def keep(self, cells: Cells) -> Tensor:
-        if cells.geometry.T == 0:  # no token whose place could be looked up
-            return torch.ones((1, 1, 0, 1), dtype=torch.bool, device=self.parents.device)
-        # Numbered depth first, a token and its descendants are one stretch: token a is i or an ancestor of it where
-        # first[a] <= first[i] < behind[a].
-        numbered = [_depth_first(parents) for parents in rows_of(self._rows(), cells.batch).tolist()]
-        first, behind = (torch.tensor([pair[n] for pair in numbered], device=self.parents.device) for n in (0, 1))
-        token = (cells.j - (cells.pos - cells.i)[:, :, :1])[:, 0, 0]  # of each key, [b or 1, m]
         T = cells.geometry.T
-        b = max(len(first), len(token))
-        at, first, behind = token.clamp(0, max(T - 1, 0)).expand(b, -1), first.expand(b, -1), behind.expand(b, -1)
-        own = first[:, cells.rows, None]
-        related = (first.gather(1, at)[:, None] <= own) & (own < behind.gather(1, at)[:, None])
+        if T == 0:  # no token whose place could be looked up
+            return torch.ones((1, 1, 0, 1), dtype=torch.bool, device=self.parents.device)
+        token = (cells.j - (cells.pos - cells.i)[:, :, :1])[:, 0, 0]  # of each key, [b or 1, m]
+        b = max(len(rows_of(self._rows(), cells.batch)), len(token))
+        related = self._related(cells, token.clamp(0, T - 1).expand(b, -1))
         return ((token < 0)[:, None] | (related & ((token >= 0) & (token < T))[:, None]))[:, None]
 
+    def _related(self, cells: Cells, at: Tensor) -> Tensor:
+        """Whether token ``at`` [b, m] is each query's own or one of its ancestors: bool [b, n, m]."""
+        if not readable(self.parents):  # a tracer's: in tensors alone, T x T
+            whole = rows_of(_ancestors(self._rows()), cells.batch)[:, cells.rows].expand(len(at), -1, -1)
+            return whole.gather(2, at[:, None].expand(-1, whole.shape[1], -1))
+        # Numbered depth first, a token and its descendants are one stretch: token a is i or an ancestor of it where
+        # first[a] <= first[i] < behind[a].
+        walk = self._walked()
+        first, behind = (rows_of(end, cells.batch).expand(len(at), -1) for end in (walk.first, walk.behind))
+        own = first[:, cells.rows, None]
+        return (first.gather(1, at)[:, None] <= own) & (own < behind.gather(1, at)[:, None])
+
     def intervals(self, geometry: Geometry) -> Intervals:
-        runs = [_ancestral_runs(parents) for parents in self._rows().tolist()]
-        width = max((len(row) for rows in runs for row in rows), default=0)
-        if width >= MAX_RUNS:  # with one more for the keys before the draft they are too many
+        table = self._walked().runs
+        if table is None:
             hull = Intervals.between(geometry, lambda batch, rows: (0, geometry.positions(batch, rows) + 1))
             return Intervals(hull.bounds, exact=False)
-        table = torch.tensor(
-            [[row + [(0, 0)] * (width - len(row)) for row in rows] for rows in runs],
-            dtype=torch.int64,
-            device=geometry.device,
-        ).reshape(len(runs), geometry.T, width, 2)
 
         def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
             start = geometry.positions(batch, slice(0, 1))[..., None]
@@ -271,7 +265,63 @@ class Tree(Mask):
             lo, hi = torch.cat([torch.zeros_like(before), lo], -1), torch.cat([before, hi], -1)
             return lo.clamp(0, geometry.S), hi.clamp(0, geometry.S)
 
-        return Intervals(bounds, True, width + 1)
+        return Intervals(bounds, True, table.shape[2] + 1)
+
+    def _walked(self) -> _Walk:
+        """The tree walked once, and again where the parents are others: a copy of the mask, a tensor written over."""
+        last: _Walk | None = self.__dict__.get("_walk")
+        parents = self._rows()
+        if last is None or last.parents.device != parents.device or not torch.equal(last.parents, parents):
+            last = _walk(parents)
+            object.__setattr__(self, "_walk", last)
+        return last
+
+
+class _Walk(NamedTuple):
+    """What a walk through the trees of parents [B or 1, T] finds.
+
+    Attributes:
+        parents: those that were walked.
+        first, behind: of each token its number, depth first, and the first that is no descendant's, [B or 1, T].
+        runs: its ancestors and itself as runs of tokens, [B or 1, T, K, 2]; None where they are too many.
+    """
+
+    parents: Tensor
+    first: Tensor
+    behind: Tensor
+    runs: Tensor | None
+
+
+def _walk(parents: Tensor) -> _Walk:
+    lines: list[list[int]] = parents.tolist()
+    numbered = [_depth_first(line) for line in lines]
+    first, behind = (
+        torch.tensor([pair[n] for pair in numbered], dtype=torch.int64, device=parents.device).reshape(parents.shape)
+        for n in (0, 1)
+    )
+    return _Walk(parents.clone(), first, behind, _runs(lines, parents))
+
+
+def _runs(lines: list[list[int]], like: Tensor) -> Tensor | None:
+    """The runs of all trees, filled up with empty ones; None where some row has too many."""
+    found = []
+    for line in lines:
+        rows = _ancestral_runs(line)
+        if rows is None:
+            return None
+        found.append(rows)
+    width = max((len(row) for rows in found for row in rows), default=0)
+    filled = [[row + [(0, 0)] * (width - len(row)) for row in rows] for rows in found]
+    return torch.tensor(filled, dtype=torch.int64, device=like.device).reshape(*like.shape, width, 2)
+
+
+def _ancestors(parents: Tensor) -> Tensor:
+    """Which tokens, the last axis, are a token's own or its ancestors: bool [B or 1, T, T]."""
+    token = torch.arange(parents.shape[1], device=parents.device)
+    seen = (token[:, None] == token) | (parents[..., None] == token)
+    for _ in range(max(0, parents.shape[1] - 1).bit_length()):  # each step sees twice as many generations
+        seen = (seen.float() @ seen.float()) > 0
+    return seen
 
 
 def _depth_first(parents: list[int]) -> tuple[list[int], list[int]]:
@@ -291,13 +341,15 @@ def _depth_first(parents: list[int]) -> tuple[list[int], list[int]]:
     return first, [a + n for a, n in zip(first, sizes, strict=True)]
 
 
-def _ancestral_runs(parents: list[int]) -> list[list[tuple[int, int]]]:
-    """For each token the runs of itself and its ancestors, as numbers of tokens."""
+def _ancestral_runs(parents: list[int]) -> list[list[tuple[int, int]]] | None:
+    """For each token the runs of itself and its ancestors, as numbers of tokens; None where one has too many."""
     found: list[list[tuple[int, int]]] = []
     for token, parent in enumerate(parents):
         runs = found[parent] if parent >= 0 else []
         if runs and runs[-1][1] == token:
             found.append([*runs[:-1], (runs[-1][0], token + 1)])
+        elif len(runs) + 2 > MAX_RUNS:  # with one more for the keys before the draft
+            return None
         else:
             found.append([*runs, (token, token + 1)])
     return found

@@ -39,6 +39,10 @@ class Stored:
         """Where they lie."""
         raise NotImplementedError
 
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What it is made of, the numbers first."""
+        raise NotImplementedError
+
     def dense(self) -> Tensor:
         """The tensor [B,Hk,S,width] that is meant."""
         raise NotImplementedError
@@ -59,10 +63,11 @@ class Paged(Stored):
     Args:
         pool: [pages, Hk, P, width].
         table: int32 [B, n], the pages of each row in order, n = ceil(length / P) or more; on the CPU.
-        length: S, tokens a row; slots behind them are never read.
+        length: S, tokens a row, a whole number of at least 0; slots behind them are never read.
 
     Raises:
-        ShapeError: if the pool or the table has another shape, or the table names a page that is not there.
+        ShapeError: if the pool or the table has another shape, the table lies elsewhere or names a page that is not
+            there, or the length is no such number.
 
     Source:
         Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention"
@@ -88,6 +93,8 @@ class Paged(Stored):
         if not isinstance(pool, Tensor) or pool.dim() != 4 or not pool.shape[2] or not pool.is_floating_point():
             shown = axes("pool", pool, "pages Hk P W") if isinstance(pool, Tensor) else f"pool is {pool!r}"
             raise ShapeError(sentence("Paged", shown, "a pool is [pages,Hk,P,width] of floats, P at least 1"))
+        if isinstance(self.length, bool) or not isinstance(self.length, int) or self.length < 0:
+            raise ShapeError(sentence("Paged", f"length is {self.length!r}", "it counts tokens, an int of at least 0"))
         least = -(-self.length // pool.shape[2])
         if not isinstance(table, Tensor) or table.dtype != torch.int32 or table.dim() != 2 or table.shape[1] < least:
             shown = f"{axes('table', table, 'B n')} of {table.dtype}" if isinstance(table, Tensor) else repr(table)
@@ -95,10 +102,28 @@ class Paged(Stored):
                 f"it is int32 [B,n], a page for every {pool.shape[2]} of {self.length} tokens, so n is {least} or more"
             )
             raise ShapeError(sentence("Paged", f"the table is {shown}", rule, axes("pool", pool, "pages Hk P W")))
-        used = table[:, :least]
-        if used.numel() and not 0 <= int(used.min()) <= int(used.max()) < len(pool):
+        if not table.is_cpu:
+            what = f"the table is on {table.device}"
+            raise ShapeError(sentence("Paged", what, "it is on the CPU, wherever the pool is", todo="Use table.cpu()."))
+        self.check_pages()
+
+    def check_pages(self) -> None:
+        """Looks whether every page that the table names is there, which a table that is written later may not keep.
+
+        Raises:
+            ShapeError: if one is not.
+        """
+        used, pages = self.table[:, : -(-self.length // self.page_size)], len(self.pool)
+        if used.numel() and not 0 <= int(used.min()) <= int(used.max()) < pages:
             what = f"the table names pages {int(used.min())} to {int(used.max())}"
-            raise ShapeError(sentence("Paged", what, f"the pool has pages 0 to {len(pool) - 1}"))
+            raise ShapeError(sentence("Paged", what, f"the pool has pages 0 to {pages - 1}"))
+
+    @classmethod
+    def _trusted(cls, pool: Tensor, table: Tensor, length: int) -> Paged:
+        """Of parts that fit, unchecked: whoever made the table itself need not look through it at every token."""
+        made = object.__new__(cls)
+        vars(made).update(pool=pool, table=table, length=length)
+        return made
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -117,7 +142,11 @@ class Paged(Stored):
         """P, tokens a page."""
         return self.pool.shape[2]
 
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.pool, self.table
+
     def dense(self) -> Tensor:
+        self.check_pages()  # the table may have been changed since
         pages = -(-self.length // self.page_size)
         table = self.table[:, :pages].flatten().to(self.pool.device)
         # Heads first, so that the pages of a row come out side by side: one copy, seen as [B,Hk,S,width].
@@ -126,7 +155,7 @@ class Paged(Stored):
         return whole.transpose(0, 1).narrow(2, 0, self.length)
 
     def columns(self, start: int, stop: int) -> Paged:
-        return replace(self, pool=self.pool[..., start:stop])
+        return self._trusted(self.pool[..., start:stop], self.table, self.length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +168,7 @@ class Quantised(Stored):
         dtype: of the numbers that are meant, which is that of the queries.
 
     Raises:
-        ShapeError: if numbers and scales do not belong together.
+        ShapeError: if numbers and scales do not belong together, or lie on two devices.
 
     Example:
         >>> import torch, headwise as hw
@@ -161,6 +190,9 @@ class Quantised(Stored):
             shown = f"{axes('scales', scales, 'B Hk S')} of {scales.dtype}" if isinstance(scales, Tensor) else ""
             rule = f"they are float32, one a token and head: {list(numbers.shape[:3])}"
             raise ShapeError(sentence("Quantised", shown or f"scales is {scales!r}", rule))
+        if numbers.device != scales.device:
+            what = f"numbers are on {numbers.device}, scales on {scales.device}"
+            raise ShapeError(sentence("Quantised", what, "both lie on one device"))
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -170,6 +202,9 @@ class Quantised(Stored):
     @property
     def device(self) -> torch.device:
         return self.numbers.device
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.numbers, self.scales
 
     def dense(self) -> Tensor:
         wide = torch.float64 if self.dtype == torch.float64 else torch.float32

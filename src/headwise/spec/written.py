@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import FAR, bool_only, broadcastable, rows_of, takes
+from headwise.spec.checks import FAR, bool_only, broadcastable, rows_of, takes, whole_number
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals, capped, runs_of_true
 from headwise.spec.masks import Mask
@@ -46,8 +46,7 @@ class Blocks(Mask):
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "align", align)
         bool_only("Blocks", "keep", keep, "nq nk")
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= FAR:
-            raise SpecError(sentence("Blocks", f"size is {size!r}", f"a tile has 1 to {FAR} rows"))
+        whole_number("Blocks", "size", size, 1, FAR, f"a tile has 1 to {FAR} rows")
         if keep.dim() not in (2, 3, 4):
             raise ShapeError(
                 sentence("Blocks", f"keep has {keep.dim()} axes", "it is [nq,nk], [H,nq,nk] or [B,H,nq,nk]")

@@ -80,9 +80,23 @@ def allowed(exact: Tensor, forms: Sequence[Tensor], dtype: torch.dtype) -> float
 
 
 def within(found: Tensor, exact: Tensor, budget: float, what: str) -> None:
-    """Raises AssertionError where a result is further from the exact one than its budget."""
+    """Raises AssertionError where a result is further from the exact one than its budget, and says where first.
+
+    Example:
+        >>> import torch
+        >>> from headwise.testing import within
+        >>> within(torch.tensor([1.0, 2.5]), torch.tensor([1.0, 2.0]), 0.1, "out")
+        Traceback (most recent call last):
+        AssertionError: out: 0.5 from the exact numbers, 0.1 is allowed; at [1] it is 2.5, it should be 2
+    """
     distance = far(found, exact)
-    assert distance <= budget, f"{what}: {distance:.3g} from the exact numbers, {budget:.3g} is allowed"
+    if distance <= budget:
+        return
+    mine, other = found.detach().double(), exact.detach().double()
+    bad = ~((mine == other) | (mine.isnan() & other.isnan()) | ((mine - other).abs() <= budget))
+    at = tuple(bad.nonzero()[0].tolist())
+    where = f"at {list(at)} it is {float(mine[at]):.6g}, it should be {float(other[at]):.6g}"
+    raise AssertionError(f"{what}: {distance:.3g} from the exact numbers, {budget:.3g} is allowed; {where}")
 
 
 def _plan(call: Call, seed: int) -> Plan:

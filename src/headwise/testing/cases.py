@@ -14,11 +14,13 @@ from headwise.spec import (
     Alibi,
     Bias,
     Causal,
+    GridBias,
     Mask,
     Padding,
     RelativeBias,
     ScoreRule,
     SoftCap,
+    T5Bias,
     Window,
 )
 from headwise.testing import mask_cases  # noqa: F401  (they register themselves)
@@ -115,11 +117,26 @@ case("alibi, keys of a ring", Alibi, "positions", "q_start [B]", SoftCap, sdpa=R
         scores=(Alibi(draw.normal(6).abs(), key_positions=torch.arange(13).roll(5) + 17), SoftCap(4.0)),
     )
 )
-case("the bias of t5", RelativeBias.t5, RelativeBias, sdpa=RULES)(
+case("the bias of t5", RelativeBias.t5, T5Bias, sdpa=RULES)(
     lambda draw: draw.call(scores=(RelativeBias.t5(draw.normal(8, 3), bidirectional=True, max_distance=9),))
 )
-case("the bias of a picture", Bias.grid, Bias, sdpa=RULES)(
-    lambda draw: draw.call(T=13, scores=(Bias.grid(draw.normal(38, 3), 3, 4),))
+case("the bias of t5, backwards, a start for each sequence", RelativeBias.t5, T5Bias, "q_start [B]", sdpa=RULES)(
+    lambda draw: draw.call(
+        mask=Causal(),
+        q_start=torch.tensor([7, 2]),
+        scores=(SoftCap(4.0), RelativeBias.t5(draw.normal(5, 3), bidirectional=False, max_distance=7)),
+    )
+)
+case("the bias of a picture", Bias.grid, GridBias, sdpa=RULES)(
+    lambda draw: draw.call(T=12, S=12, scores=(Bias.grid(draw.normal(35, 3), 3, 4),))
+)
+case("the bias of a picture, a class token, grouped", Bias.grid, GridBias, Alibi, "GQA", sdpa=RULES)(
+    lambda draw: draw.call(
+        H=6, Hk=3, T=13, scores=(Alibi(draw.normal(6).abs()), Bias.grid(draw.normal(38, 6), 3, 4), SoftCap(4.0))
+    )
+)
+case("the bias of a picture that hides an offset", Bias.grid, GridBias, SoftCap, "-inf", sdpa=RULES)(
+    lambda draw: draw.call(T=12, S=12, scores=(Bias.grid(_holed(draw, 35, 3), 3, 4), SoftCap(4.0)))
 )
 case("relative table", RelativeBias, sdpa=RULES)(
     lambda draw: draw.call(scores=(RelativeBias(draw.normal(3, 7), zero=4),))

@@ -25,10 +25,11 @@ def tangents(
     g = plan.geometry
     assert plan.v is not None and result.facts is not None
     q, k, v = (_blank(x) if need else None for x, need in zip((plan.q, plan.k, plan.v), needs[:3], strict=True))
+    basic = plan.basic()
     # The kernels add to these, and sum in float64 what they do not add in place.
     sums = [
         torch.zeros(p.shape, dtype=torch.float32) if need else None
-        for p, need in zip(plan.parameters, needs[3:], strict=True)
+        for p, need in zip(basic.parameters, needs[3:], strict=True)
     ]
     if 0 in (g.B, g.H, g.T, g.S) or not any(needs):
         for x in (q, k, v):
@@ -41,14 +42,14 @@ def tangents(
         grad_out = grad_out.to(result.out.dtype).resolve_neg()
     if grad_lse is not None:
         grad_lse = grad_lse.float().resolve_neg().contiguous()
-    lowered = lower(plan)
+    lowered = lower(basic)
     lowered.call.backward(
         numbers(result.out),
         (facts[0].data_ptr(), facts[1].data_ptr(), facts[2].data_ptr(), 0, 0),
         NOTHING if grad_out is None or g.E == 0 else numbers(grad_out),
         0 if grad_lse is None else grad_lse.data_ptr(),
         (_into(q), _into(k), _into(v)),
-        _rules(plan, sums),
+        _rules(basic, sums),
         0 if plan.spec.sinks is None or sums[-1] is None else sums[-1].data_ptr(),
         torch.get_num_threads(),
     )
@@ -84,5 +85,7 @@ def _rules(plan: Plan, sums: Sequence[Tensor | None]) -> list[tuple[int, tuple[i
 def _finished(
     plan: Plan, q: Tensor | None, k: Tensor | None, v: Tensor | None, sums: Sequence[Tensor | None]
 ) -> Tangents:
-    rest = [None if x is None else x.to(p.dtype) for x, p in zip(sums, plan.parameters, strict=True)]
+    pulls = [rule.pull_basic for rule in plan.spec.scores if rule.parameter() is not None]
+    mine = [None if x is None else pull(x) for pull, x in zip(pulls, sums, strict=False)] + list(sums[len(pulls) :])
+    rest = [None if x is None else x.to(p.dtype) for x, p in zip(mine, plan.parameters, strict=True)]
     return Tangents(q, k, v, rest)

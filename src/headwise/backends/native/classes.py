@@ -14,11 +14,16 @@ from headwise.spec import And, Causal, Mask, SoftCap, Strided, Window
 
 __all__ = ["classes"]
 
+# Queries that a class must have at least. Of fewer, cutting is not worth its while; and the kernels sum the scores of
+# very few rows in another order, which those who make them again, in one piece, would not.
+LEAST = 64
+
 
 def classes(plan: Plan) -> list[tuple[slice, Plan]]:
     """A plan cut into one for each class of positions, with the queries that it is about; empty where it is not cut.
 
-    Cut is a band of keys with a step, where nothing else tells positions apart: no distance in a rule, no dropout.
+    Cut is a band of keys with a step, of enough queries, where nothing else tells positions apart: no distance in a
+    rule, no dropout.
     Nobody observes the parts: whoever asks is answered by a pass over the whole. A class without keys is left out: its
     rows are empty.
     """
@@ -29,6 +34,8 @@ def classes(plan: Plan) -> list[tuple[slice, Plan]]:
     if not all(isinstance(rule, SoftCap) for rule in plan.spec.scores):
         return []
     step, band = found
+    if g.T // step < LEAST:
+        return []
     return list(_cut(plan, step, band, g.q_start))
 
 

@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from headwise._native import MAX_RULES, MAX_WIDTH, Call
 from headwise.backends.native.masks import MaskLowering, four, mask_refusal
 from headwise.plan import Plan
-from headwise.spec import Alibi, Bias, Geometry, RelativeBias, SoftCap
+from headwise.spec import Alibi, Bias, Geometry, GridBias, RelativeBias, SoftCap, T5Bias
 
 __all__ = ["DTYPES", "FEWER", "NOTHING", "Lowered", "Numbers", "lower", "numbers", "refusal"]
 
@@ -58,7 +58,7 @@ def _rules_refusal(plan: Plan) -> str | None:
     if len(rules) > MAX_RULES:
         return f"there are {len(rules)} score rules, and the kernels hold {MAX_RULES}"
     for rule in rules:
-        if type(rule) not in (SoftCap, Alibi, RelativeBias, Bias):
+        if type(rule) not in (SoftCap, Alibi, RelativeBias, T5Bias, Bias, GridBias):
             return f"only Python knows what a {type(rule).__name__} makes of a score"
         if isinstance(rule, Bias) and rule.tensor.dtype not in DTYPES:
             return f"the Bias is {rule.tensor.dtype}, and a copy in float32 may be T x S; give it as float32"
@@ -79,7 +79,7 @@ def lower(plan: Plan, k_at: Numbers | None = None, v_at: Numbers | None = None) 
     starts = g.q_start.tolist() if isinstance(g.q_start, Tensor) else [g.q_start]
     heads = [] if spec.kv_heads is None else list(plan.kv_heads)
     call = Call(q, k, v, (g.B, g.H, g.Hk, g.T, g.S, g.D, g.E), plan.scale, starts, heads)
-    for rule in spec.scores:
+    for rule in plan.basic().spec.scores:
         if isinstance(rule, SoftCap):
             call.rule_soft_cap(float(rule.cap))
         elif isinstance(rule, Alibi):

@@ -6,6 +6,8 @@ of them where all queries or all batch rows agree. What no table can say is read
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterator
 
 import torch
@@ -72,6 +74,7 @@ class MaskLowering:
 
     def __init__(self, call: Call, geometry: Geometry, held: list[Tensor]) -> None:
         self.call, self.geometry, self.held = call, geometry, held
+        self._found: dict[int, Intervals] = {}
 
     def write(self, mask: Mask) -> None:
         """The mask as a band, and what a band cannot say as runs or nodes behind it."""
@@ -82,7 +85,7 @@ class MaskLowering:
         if not rest:
             return
         left = rest[0] if len(rest) == 1 else And(tuple(rest))
-        intervals = left.intervals(self.geometry)
+        intervals = self._intervals(left)
         once = _same_for_every_query(left)
         if _tabled(intervals):
             self.call.runs(*self._table(intervals, once, hull=False))
@@ -90,9 +93,19 @@ class MaskLowering:
         self.call.runs(*self._table(intervals, once, hull=True))
         self._push(left)
 
+    def _intervals(self, mask: Mask) -> Intervals:
+        """The runs of a mask, of each part found once; every mask lives as long as this does."""
+        if id(mask) not in self._found:
+            if isinstance(mask, (And, Or)):
+                join = operator.and_ if isinstance(mask, And) else operator.or_
+                self._found[id(mask)] = functools.reduce(join, map(self._intervals, mask.masks))
+            else:
+                self._found[id(mask)] = mask.intervals(self.geometry)
+        return self._found[id(mask)]
+
     def _push(self, mask: Mask) -> None:
         """The nodes of a mask."""
-        intervals = mask.intervals(self.geometry)
+        intervals = self._intervals(mask)
         if _tabled(intervals):
             self.call.node_runs(*self._table(intervals, _same_for_every_query(mask), hull=False))
         elif isinstance(mask, (And, Or)):

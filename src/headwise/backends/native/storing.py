@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from headwise.backends.native.classes import classes
 from headwise.backends.native.lowering import DTYPES, Lowered, Numbers, lower, numbers, refusal
 from headwise.plan import Plan
 from headwise.spec import Paged, Quantised, Stored
@@ -23,7 +24,9 @@ def stored(plan: Plan, k: Tensor | Stored, v: Tensor | Stored) -> Tensor | None:
         [B, H, T, E]; None where the kernels cannot read them as they lie, or refuse the plan.
     """
     g = plan.geometry
-    if 0 in (g.B, g.H, g.T, g.S, g.E) or not (_readable(k) and _readable(v)) or refusal(plan):
+    if 0 in (g.B, g.H, g.T, g.S, g.E) or not (_readable(k) and _readable(v)):
+        return None
+    if refusal(plan) or classes(plan):  # what is cut is cut for everybody, or observing would change bits
         return None
     lowered = lower(plan, _place(k), _place(v))
     _tell(lowered, k, values=False)
@@ -34,11 +37,12 @@ def stored(plan: Plan, k: Tensor | Stored, v: Tensor | Stored) -> Tensor | None:
 
 
 def _readable(x: Tensor | Stored) -> bool:
-    """Whether the last axis lies side by side, and nothing is only remembered about the numbers."""
+    """Whether rows lie side by side on the CPU, and nothing is only remembered about their numbers."""
     if isinstance(x, Tensor):
         return True
-    held = x.pool if isinstance(x, Paged) else x.numbers if isinstance(x, Quantised) else None
-    return held is not None and type(held) is Tensor and held.stride(-1) == 1 and not held.is_neg()
+    parts = x.tensors()
+    plain = all(type(part) is Tensor and part.is_cpu and not part.is_neg() for part in parts)
+    return plain and not any(part._is_zerotensor() for part in parts) and parts[0].stride(-1) == 1
 
 
 def _place(x: Tensor | Stored) -> Numbers | None:
@@ -47,7 +51,7 @@ def _place(x: Tensor | Stored) -> Numbers | None:
         return x.pool.data_ptr(), 0, x.pool.stride(1), x.pool.stride(2), DTYPES[x.dtype]
     if isinstance(x, Quantised):
         batch, head, row, _ = x.numbers.stride()
-        return x.numbers.data_ptr(), batch, head, row, DTYPES[torch.float32]
+        return x.numbers.data_ptr(), batch, head, row, DTYPES[x.dtype]
     return None
 
 
@@ -55,6 +59,8 @@ def _tell(lowered: Lowered, x: Tensor | Stored, values: bool) -> None:
     if isinstance(x, Paged):
         table = x.table.contiguous()
         lowered.held.append(table)
-        lowered.call.pages(values, table.data_ptr(), table.stride(0), x.page_size, x.pool.stride(0))
+        place = (table.data_ptr(), table.stride(0), x.page_size, x.pool.stride(0), len(x.pool))
+        if not lowered.call.pages(values, *place):
+            x.check_pages()  # its owner has changed the table since
     elif isinstance(x, Quantised):
         lowered.call.scales(values, x.scales.data_ptr(), *x.scales.stride())

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import headwise as hw
 from headwise import spec
-from headwise.testing import Call
+from headwise.testing.calls import Call
+
+__all__ = ["Exact", "Sizes", "define", "sees", "survives"]
 
 INF = math.inf
 
@@ -46,6 +47,15 @@ def _of_row(value: Any, b: int) -> int:
     return int(value[b]) if isinstance(value, Tensor) else value
 
 
+def _is_global(tokens: Any, size: Sizes, b: int, at: int) -> bool:
+    """Whether the token at a position of the key axis is a global one."""
+    if not 0 <= at < size.S:
+        return False
+    if isinstance(tokens, Tensor) and tokens.dtype == torch.bool:
+        return bool(_cell_of(tokens, b, at))
+    return at < _of_row(tokens, b)
+
+
 def _cell_of(tensor: Tensor, *index: int) -> Any:
     """An entry of a tensor that broadcasts to the index's axes."""
     wide = tensor.reshape((1,) * (len(index) - tensor.dim()) + tuple(tensor.shape))
@@ -62,32 +72,52 @@ def sees(mask: Any, size: Sizes, b: int, h: int, i: int, j: int) -> bool:
             return all(sees(m, size, b, h, i, j) for m in mask.masks)
         case spec.Or():
             return any(sees(m, size, b, h, i, j) for m in mask.masks)
-        case hw.Causal():
+        case spec.Causal():
             return j <= (i if mask.align == "start" else pos)
-        case hw.Window():
+        case spec.Window():
             ahead = j - pos
             return not (mask.before is not None and -ahead > mask.before) and not (
                 mask.after is not None and ahead > mask.after
             )
-        case hw.Prefix():
+        case spec.Prefix():
             return j < _of_row(mask.lengths, b)
-        case hw.Padding():
+        case spec.Padding():
             given = mask.keep_or_lengths
             key = bool(given[b, j]) if isinstance(given, Tensor) and given.dim() == 2 else j < _of_row(given, b)
             return key and (mask.queries is None or bool(mask.queries[b, i]))
-        case hw.Documents():
+        case spec.Documents():
             keys = mask.ids if mask.key_ids is None else mask.key_ids
             return _cell_of(mask.ids, b, i) == _cell_of(keys, b, j)
-        case hw.Chunks():
+        case spec.Chunks():
             first = _of_row(mask.start, b)
             return math.floor((pos - first) / mask.size) == math.floor((j - first) / mask.size)
-        case hw.Blocks():
-            return bool(_cell_of(mask.keep_tiles, b, h, i // mask.size, j // mask.size))
-        case hw.Dense():
+        case spec.Blocks():
+            row = math.floor((i if mask.align == "start" else pos) / mask.size)
+            inside = 0 <= row < mask.keep_tiles.shape[-2]
+            return inside and bool(_cell_of(mask.keep_tiles, b, h, row, j // mask.size))
+        case spec.Dense():
             return bool(_cell_of(mask.keep_cells, b, h, i, j))
-        case hw.Rule():
+        case spec.Rule():
             index = (torch.tensor(n).reshape(1, 1, 1, 1) for n in (b, h, i, j))
             return bool(mask.fn(*index))
+    return _sees_sparsely(mask, size, b, i, j)
+
+
+def _sees_sparsely(mask: Any, size: Sizes, b: int, i: int, j: int) -> bool:
+    """The same of masks that leave keys out in between."""
+    pos = size.start[b] + i
+    match mask:
+        case spec.Global():
+            return _is_global(mask.tokens, size, b, j) or _is_global(mask.tokens, size, b, pos)
+        case spec.Strided():
+            return (pos - j) % mask.step == 0
+        case spec.Tree():
+            wide = mask.parents.reshape(-1, mask.parents.shape[-1])
+            line = wide[b if len(wide) > 1 else 0].tolist()
+            token = i
+            while token >= 0 and size.start[b] + token != j:
+                token = line[token]
+            return j < size.start[b] or token >= 0
     raise AssertionError(f"the definition does not know {mask!r}")
 
 
@@ -95,23 +125,48 @@ def _ruled(rule: Any, score: Tensor, keys: list[int], size: Sizes, b: int, h: in
     """One score rule on one row's scores."""
     pos = size.start[b] + i
     match rule:
-        case hw.SoftCap():
+        case spec.SoftCap():
             return rule.cap * torch.tanh(score / rule.cap)
-        case hw.Alibi():
+        case spec.Alibi():
             slope = rule.slopes[h] if rule.slopes.dim() == 1 else rule.slopes[b, h]
-            return score - slope.double() * torch.tensor([abs(pos - j) for j in keys])
-        case hw.RelativeBias():
+            given = rule.positions if rule.key_positions is None else rule.key_positions
+            at = pos if rule.positions is None else _cell_of(rule.positions, b, i)
+            away = [abs(at - (j if given is None else _cell_of(given, b, j))) for j in keys]
+            return score - slope.double() * torch.tensor(away, dtype=torch.float64)
+        case spec.RelativeBias():
             last = rule.table.shape[1] - 1
             return score + rule.table[h, [min(max(j - pos + rule.zero, 0), last) for j in keys]].double()
-        case hw.Bias():
+        case spec.T5Bias():
+            return score + rule.weights[[_bucket(rule, j - pos) for j in keys], h].double()
+        case spec.GridBias():
+            return score + torch.stack([_patches(rule, i, j)[h] for j in keys]).double()
+        case spec.Bias():
             wide = rule.tensor.reshape((1,) * (4 - rule.tensor.dim()) + tuple(rule.tensor.shape))
             at = [0 if n == 1 else x for x, n in zip((b, h, i), wide.shape, strict=False)]
             row = wide[at[0], at[1], at[2]].double()
             return score + (row if len(row) == 1 else row[keys])
-        case hw.ScoreRule():
-            index = (torch.tensor(n).reshape(1, 1, 1, 1) for n in (b, h, i))
-            return rule.fn(score[None, None, None], *index, torch.tensor(keys))[0, 0, 0]
+        case spec.ScoreRule():
+            at_b, at_h, at_i = (torch.tensor(n).reshape(1, 1, 1, 1) for n in (b, h, i))
+            return rule.fn(score[None, None, None], at_b, at_h, at_i, torch.tensor(keys))[0, 0, 0]
     raise AssertionError(f"the definition does not know {rule!r}")
+
+
+def _bucket(rule: Any, ahead: int) -> int:
+    """The bucket of a distance, counted as T5's paper tells it."""
+    each = len(rule.weights) // (2 if rule.bidirectional else 1)
+    away, own = abs(min(ahead, ahead if rule.bidirectional else 0)), each // 2
+    if away >= own:
+        away = own + int(math.log(away / own) / math.log(rule.max_distance / own) * (each - own))
+    return min(away, each - 1) + (each if rule.bidirectional and ahead > 0 else 0)
+
+
+def _patches(rule: Any, i: int, j: int) -> Tensor:
+    """The entry of two tokens of a picture, all heads of it."""
+    token = len(rule.table) > (2 * rule.height - 1) * (2 * rule.width - 1)
+    if token and 0 in (i, j):
+        return rule.table[{(True, False): -3, (False, True): -2, (True, True): -1}[i == 0, j == 0]]
+    (y, x), (down, along) = (divmod(n - token, rule.width) for n in (i, j))
+    return rule.table[(y - down + rule.height - 1) * (2 * rule.width - 1) + x - along + rule.width - 1]
 
 
 _WORD = 2**32

@@ -6,11 +6,13 @@ import math
 from typing import Any
 
 import torch
-from definition import Exact, Sizes
 from torch import Tensor
 
-import headwise as hw
-from headwise.testing import Call
+from headwise import observers
+from headwise.testing.calls import Call
+from headwise.testing.definition import Exact
+
+__all__ = ["answers"]
 
 
 def _label(labels: Tensor, b: int, at: int) -> int:
@@ -35,7 +37,7 @@ def _pooled(p: Tensor, question: Any) -> Tensor:
     return out
 
 
-def _offsets(exact: Exact, question: hw.Offsets) -> Tensor:
+def _offsets(exact: Exact, question: observers.Offsets) -> Tensor:
     size, p, visible = exact.size, exact.p.tolist(), exact.visible.tolist()
     out = torch.zeros((size.B, size.H, question.after + question.limit + 1), dtype=exact.p.dtype)
     for b in range(size.B):
@@ -76,7 +78,7 @@ def _row_masses(exact: Exact, question: Any) -> Tensor:
     out = torch.zeros((size.B, size.H, size.T), dtype=exact.p.dtype)
     for b in range(size.B):
         for i in range(size.T):
-            if isinstance(question, hw.MassOn):
+            if isinstance(question, observers.MassOn):
                 targets = question.targets[i] if question.targets.dim() == 2 else question.targets[b, i]
                 keys = [j for j in targets.tolist() if j >= 0]
             else:
@@ -87,7 +89,7 @@ def _row_masses(exact: Exact, question: Any) -> Tensor:
     return out
 
 
-def _segments(exact: Exact, question: hw.Segments) -> Tensor:
+def _segments(exact: Exact, question: observers.Segments) -> Tensor:
     size, p = exact.size, exact.p.tolist()
     groups = [max([int(ids.max()) + 1 if ids.numel() else 0, 0]) for ids in (question.q_ids, question.k_ids)]
     out = torch.zeros((size.B, size.H, *groups), dtype=exact.p.dtype).tolist()
@@ -104,7 +106,7 @@ def _segments(exact: Exact, question: hw.Segments) -> Tensor:
     return torch.tensor(out, dtype=exact.p.dtype).reshape(size.B, size.H, *groups)
 
 
-def _contribution(exact: Exact, question: hw.Contribution, call: Call) -> tuple[Tensor, Tensor]:
+def _contribution(exact: Exact, question: observers.Contribution, call: Call) -> tuple[Tensor, Tensor]:
     size, width = exact.size, call.v.shape[-1]
     by_key = torch.zeros((size.B, size.H, size.S), dtype=exact.p.dtype)
     by_query = torch.zeros((size.B, size.H, size.T), dtype=exact.p.dtype)
@@ -119,29 +121,26 @@ def _contribution(exact: Exact, question: hw.Contribution, call: Call) -> tuple[
 def answers(exact: Exact, question: Any, call: Call) -> Any:
     """What a question's documentation says the answer is."""
     match question:
-        case hw.LogSumExp():
+        case observers.LogSumExp():
             return exact.lse.detach()
-        case hw.MaxLogit():
+        case observers.MaxLogit():
             return exact.logits.amax(-1) if exact.size.S else torch.full(exact.lse.shape, -math.inf).double()
-        case hw.Entropy():
+        case observers.Entropy():
             return torch.where(exact.p == 0, 0.0, -exact.p * torch.log(exact.p)).sum(-1)
-        case hw.Received():
+        case observers.Received():
             return exact.p.sum(2)
-        case hw.Offsets():
+        case observers.Offsets():
             return _offsets(exact, question)
-        case hw.TopKeys():
+        case observers.TopKeys():
             return _top(exact, question.k)
-        case hw.MassOn() | hw.MassWhere():
+        case observers.MassOn() | observers.MassWhere():
             return _row_masses(exact, question)
-        case hw.Segments():
+        case observers.Segments():
             return _segments(exact, question)
-        case hw.Map():
+        case observers.Map():
             return _pooled(exact.p, question)
-        case hw.Crop():
+        case observers.Crop():
             return exact.p[:, :, question.rows_of, question.cols_of]
-        case hw.Contribution():
+        case observers.Contribution():
             return _contribution(exact, question, call)
     raise AssertionError(f"no definition of {question!r}")
-
-
-__all__ = ["Sizes", "answers"]
