@@ -2,12 +2,26 @@
 
 inline bool is_stored(const Store &store) { return store.pages || store.scales; }
 
-// Where a row in a page, or of int8, begins.
-inline const char *stored_row(const Operand &x, const Store &store, int64_t b, int64_t h, int64_t j) {
-    const int64_t size = store.scales ? 1 : x.dtype == Dtype::f32 ? 4 : 2;
-    int64_t from = b * x.batch + j * x.row;
-    if (store.pages) from = store.pages[b * store.batch + j / store.size] * store.stride + j % store.size * x.row;
-    return static_cast<const char *>(x.data) + (from + h * x.head) * size;
+// Where rows [j0, j0 + count) begin: in their pages, or at their strides.
+inline void place_rows(const Operand &x, const Store &store, int64_t b, int64_t h, int64_t j0, int64_t count,
+                      const char **row) {
+    const int64_t size = store.scales ? 1 : x.dtype == Dtype::f32 ? 4 : 2, step = x.row * size;
+    const char *data = static_cast<const char *>(x.data) + h * x.head * size;
+    if (!store.pages) {
+        for (int64_t j = 0; j < count; ++j) row[j] = data + (b * x.batch + (j0 + j) * x.row) * size;
+        return;
+    }
+    const int32_t *page = store.pages + b * store.batch + j0 / store.size;
+    for (int64_t j = 0, slot = j0 % store.size; j < count; ++page, slot = 0)
+        for (const char *first = data + *page * store.stride * size; slot < store.size && j < count; ++slot)
+            row[j++] = first + slot * step;
+}
+
+inline void copy_row(const char *from, int64_t bytes, char *to) {
+    int64_t at = 0;
+    for (; at + int64_t(sizeof(vf)) <= bytes; at += sizeof(vf))
+        *reinterpret_cast<loose_vf *>(to + at) = *reinterpret_cast<const loose_vf *>(from + at);
+    if (at < bytes) __builtin_memcpy(to + at, from + at, size_t(bytes - at));
 }
 
 inline void dequantise(const int8_t *from, float scale, int64_t width, float *to) {
@@ -25,22 +39,20 @@ inline void dequantise(const int8_t *from, float scale, int64_t width, char *to,
 // Rows [j0, j0 + count) side by side in `to`, and the operand that finds them there.
 inline Operand staged(const Operand &x, const Store &store, int64_t b, int64_t h, int64_t j0, int64_t count,
                       int64_t width, float *to) {
-    constexpr int64_t AHEAD = 16; // rows between what is asked for and what is read
-    const int64_t size = x.dtype == Dtype::f32 ? 4 : 2;
+    constexpr int64_t AHEAD = 8; // rows between what is asked for and what is read
+    const int64_t size = x.dtype == Dtype::f32 ? 4 : 2, bytes = width * (store.scales ? 1 : size);
     char *rows = reinterpret_cast<char *>(to);
+    const char *row[KEYS];
+    place_rows(x, store, b, h, j0, count, row);
+    const float *scale = store.scales + b * store.scale_batch + h * store.scale_head + j0 * store.scale_row;
     for (int64_t j = 0; j < count; ++j) {
-        const char *from = stored_row(x, store, b, h, j0 + j);
-        if (j + AHEAD < count) {
-            const char *next = stored_row(x, store, b, h, j0 + j + AHEAD);
-            for (int64_t byte = 0; byte < width * (store.scales ? 1 : size); byte += 64)
-                __builtin_prefetch(next + byte, 0, 3);
-        }
-        if (store.scales) {
-            const float scale = store.scales[b * store.scale_batch + h * store.scale_head + (j0 + j) * store.scale_row];
-            dequantise(reinterpret_cast<const int8_t *>(from), scale, width, rows + j * width * size, x.dtype);
-        } else {
-            __builtin_memcpy(rows + j * width * size, from, size_t(width * size));
-        }
+        for (int64_t byte = 0; j + AHEAD < count && byte < bytes; byte += 64)
+            __builtin_prefetch(row[j + AHEAD] + byte, 0, 3);
+        if (store.scales)
+            dequantise(reinterpret_cast<const int8_t *>(row[j]), scale[j * store.scale_row], width,
+                       rows + j * width * size, x.dtype);
+        else
+            copy_row(row[j], bytes, rows + j * width * size);
     }
     return {rows - j0 * width * size, 0, 0, width, x.dtype};
 }

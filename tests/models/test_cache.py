@@ -20,7 +20,7 @@ from transformers import DynamicCache, EncoderDecoderCache, StaticCache
 import headwise as hw
 from headwise.models import GrowingCache
 from headwise.models.cache import GrowingLayer, GrowingWindowLayer, give_growing_caches, take_growing_caches
-from headwise.nn.cache import Growing
+from headwise.nn.growing import Growing
 
 TOLD: dict[str, Any] = {"max_new_tokens": 12, "return_dict_in_generate": True, "output_logits": True}
 WAYS: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwise.errors import ShapeError, SpecError
 from headwise.nn import KVCache
-from headwise.nn.cache import Growing
+from headwise.nn.growing import Growing
 
 
 def pair(length: int, batch: int = 2, heads: int = 3, **options: object) -> tuple[torch.Tensor, torch.Tensor]:

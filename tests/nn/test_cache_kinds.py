@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, UnsupportedError
-from headwise.nn.cache import Cache, Growing, KVCache
+from headwise.nn.cache import Cache, KVCache
+from headwise.nn.growing import Growing
 from headwise.nn.paged import PagedCache
 from headwise.nn.quantised import QuantisedCache
 from headwise.nn.ring import RingCache

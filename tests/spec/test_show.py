@@ -132,3 +132,16 @@ def test_a_start_in_a_tensor(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_mask_of_other_sizes_is_refused() -> None:
     with pytest.raises(hw.ShapeError, match="ids does not fit"):
         hw.Documents(torch.arange(3)).show(4)
+
+
+def test_thin_bands_are_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    """Six keys of 20,000 a query, far fewer than a character holds, make a diagonal and not a blank page."""
+    lines = shown(capsys, hw.masks.dilated(5, 3), 20_000, height=10, width=20)
+    marked = [[c for c, character in enumerate(line) if character != "·"] for line in lines[:10]]
+    assert all(marked)
+    assert [row[-1] // 2 for row in marked] == list(range(10))
+
+
+def test_global_counts_tokens() -> None:
+    with pytest.raises(hw.SpecError, match="tokens is -1"):
+        Global(-1)

@@ -137,12 +137,12 @@ class CacheLayer(CacheLayerMixin):  # type: ignore[misc]  # its base is transfor
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Each row ``repeats`` times, side by side."""
-        self.cache.reorder(torch.arange(self.cache.batch or 0).repeat_interleave(repeats))
+        self.cache.reorder(torch.arange(self.cache.batch or 0, device="cpu").repeat_interleave(repeats))
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Some rows of the batch."""
         if self.cache.batch is not None:
-            self.cache.reorder(torch.arange(self.cache.batch)[indices.cpu()])
+            self.cache.reorder(torch.arange(self.cache.batch, device="cpu")[indices.cpu()])
 
     def offload(self) -> None:
         """Refused: a cache stays where it is."""
@@ -193,13 +193,17 @@ class TransformersCache(DynamicCache):  # type: ignore[misc]  # as above
         TransformersCache(layers=[CacheLayer(PagedCache(page_size=3, B=1, Hk=2, S=6, D=4, E=4))])
     """
 
+    layers: list[Any]
+
     def __init__(self, make: Callable[[], Cache], config: Any = None) -> None:
         super().__init__(config=config)
         self._make = make
         if config is None:
             self.layer_class_to_replicate = self._layer
         else:
-            self.layers: list[Any] = [self._taken(layer) for layer in self.layers]
+            layers, self.layers = self.layers, []
+            for layer in layers:
+                self.layers.append(self._taken(layer))
 
     def __getstate__(self) -> dict[str, Any]:
         """Where all layers are made, what made them need not go into a file."""
@@ -239,11 +243,12 @@ class TransformersCache(DynamicCache):  # type: ignore[misc]  # as above
 
     def _layer(self, window: int | None = None) -> CacheLayer:
         cache = self._make()
-        if not isinstance(cache, Cache) or cache.length:
+        is_taken = any(layer.cache is cache for layer in self._ours())
+        if not isinstance(cache, Cache) or cache.length or is_taken:
             raise SpecError(
                 sentence(
                     "TransformersCache",
-                    f"make() gave {cache!r}",
+                    f"make() gave {cache!r}" + (" for a second layer" if is_taken else ""),
                     "it gives a new, empty cache of headwise each time",
                     todo="Write lambda: hw.nn.KVCache(), for example.",
                 )

@@ -21,7 +21,7 @@ from transformers.cache_utils import (
     EncoderDecoderCache,
 )
 
-from headwise.nn.cache import Growing
+from headwise.nn.growing import Growing
 
 __all__ = ["GrowingCache", "give_growing_caches", "take_growing_caches"]
 

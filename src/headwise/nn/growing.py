@@ -24,7 +24,7 @@ class Growing:
 
     Example:
         >>> import torch
-        >>> from headwise.nn.cache import Growing
+        >>> from headwise.nn.growing import Growing
         >>> keys = Growing()
         >>> keys.held = keys.extended(torch.zeros(1, 2, 5, 8))
         >>> keys.held = keys.extended(torch.ones(1, 2, 1, 8))
@@ -189,6 +189,6 @@ def _sharers(tensor: Tensor) -> int:
 @functools.cache
 def _sharers_at_least() -> int:
     """What `_sharers` says of a buffer and one view: measured, since torch counts its own handles too."""
-    buffer = torch.empty(1, 2, 1)
+    buffer = torch.empty(1, 2, 1, device="cpu")
     view = buffer.narrow(-2, 0, 1)
     return _sharers(view)

@@ -10,7 +10,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from headwise.errors import SpecError, sentence
-from headwise.nn.cache import Cache, Form
+from headwise.nn.any_cache import Cache, Form
 from headwise.nn.pool import PagePool
 from headwise.spec import Paged
 
@@ -32,7 +32,7 @@ class PagedCache(Cache):
         pages: the pool; None = one of its own, which grows.
 
     Raises:
-        SpecError: if page_size is no whole number of at least 1, or not that of the pool.
+        SpecError: if page_size is no whole number of at least 1, or not that of the pool, or pages is no pool.
 
     Source:
         Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention".
@@ -51,6 +51,10 @@ class PagedCache(Cache):
     """
 
     def __init__(self, page_size: int | None = None, pages: PagePool | None = None) -> None:
+        if pages is not None and not isinstance(pages, PagePool):
+            rule = "it is the pool that the pages come from"
+            todo = "Use PagePool(page_size=16, limit=...) for a number of pages."
+            raise SpecError(sentence("PagedCache", f"pages is {pages!r}", rule, todo=todo))
         if pages is not None and page_size not in (None, pages.page_size):
             raise SpecError(
                 sentence(
@@ -72,7 +76,7 @@ class PagedCache(Cache):
     def length(self) -> int:
         return self._length
 
-    def reset(self) -> None:
+    def _reset(self) -> None:
         self._keep(_no_pages(), 0, self._table)
 
     def _keep(self, table: Tensor, length: int, left: Tensor) -> None:
@@ -124,7 +128,7 @@ class PagedCache(Cache):
 
     def _grown(self, k: Tensor, v: Tensor) -> Iterator[tuple[Paged, Paged]]:
         self._refuse_gradients(k, v)
-        table = self._table if self._length else torch.empty(len(k), 0, dtype=torch.int32)
+        table = self._table if self._length else torch.empty(len(k), 0, dtype=torch.int32, device="cpu")
         longer, taken, left = self.pool.extend(table, self._length, k, v)
         stop = self._length + k.shape[2]
         try:
@@ -145,4 +149,4 @@ class PagedCache(Cache):
 
 
 def _no_pages() -> Tensor:
-    return torch.empty(0, 0, dtype=torch.int32)
+    return torch.empty(0, 0, dtype=torch.int32, device="cpu")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.nn.cache import Form
+from headwise.nn.any_cache import Form
 
 __all__ = ["PagePool"]
 
@@ -52,7 +52,7 @@ class PagePool:
                 raise SpecError(sentence("PagePool", f"{name} is {value!r}", "it is a whole number of at least 1"))
         self.page_size, self.limit = page_size, limit
         self._pools: tuple[Tensor, Tensor] | None = None
-        self._readers = torch.empty(0, dtype=torch.int64)  # how many rows read each page
+        self._readers = torch.empty(0, dtype=torch.int64, device="cpu")  # how many rows read each page
         self._free: list[int] = []  # the next one to take comes last
         self._make_queue()
 
@@ -128,7 +128,7 @@ class PagePool:
     def share(self, pages: Tensor) -> None:
         """Adds a reader to each page of a table, of any shape; one that comes twice gets two."""
         with self._alone:
-            self._readers.index_add_(0, pages.flatten(), torch.ones(pages.numel(), dtype=torch.int64))
+            self._readers.index_add_(0, pages.flatten(), torch.ones(pages.numel(), dtype=torch.int64, device="cpu"))
 
     def release(self, pages: Tensor) -> None:
         """Takes a reader from each; pages without one are free. It cannot fail, and may be called at any point."""
@@ -144,7 +144,7 @@ class PagePool:
             own = places.reshape(table.shape).to(torch.int32)
             unwritten = slice(length - (table.shape[1] - 1) * self.page_size, None)
             with torch.inference_mode(False):
-                pool._readers = torch.zeros(len(pages), dtype=torch.int64)
+                pool._readers = torch.zeros(len(pages), dtype=torch.int64, device="cpu")
                 keys, values = (held[pages.to(held.device)] for held in self._pools)
             for made in (keys, values):
                 made[own[:, -1].to(made.device), :, unwritten] = 0
@@ -182,7 +182,7 @@ class PagePool:
         if lacking > 0:
             self._add(more)
         at = len(self._free) - count
-        taken = torch.tensor(self._free[at:][::-1], dtype=torch.int32)
+        taken = torch.tensor(self._free[at:][::-1], dtype=torch.int32, device="cpu")
         self.share(taken)
         del self._free[at:]
         return taken
@@ -227,7 +227,7 @@ class PagePool:
 
     def _write(self, table: Tensor, start: int, k: Tensor, v: Tensor) -> None:
         """Writes tokens start, start + 1, ... of each row of a table; k [B,Hk,T,D], v [B,Hk,T,E]."""
-        at = torch.arange(start, start + k.shape[2])
+        at = torch.arange(start, start + k.shape[2], device="cpu")
         for pool, new in zip(self._pools or (), (k, v), strict=True):
             pages = table[:, at // self.page_size].to(pool.device)
             pool[pages, :, (at % self.page_size).to(pool.device)] = new.detach().transpose(1, 2)
@@ -244,7 +244,7 @@ class PagePool:
         """Adds pages, which are free, behind those there are."""
         before, pools = len(self._readers), self._pools
         with torch.inference_mode(False):
-            readers = torch.cat((self._readers, torch.zeros(more, dtype=torch.int64)))
+            readers = torch.cat((self._readers, torch.zeros(more, dtype=torch.int64, device="cpu")))
         if pools is not None:
             keys, values = (self._made(None, pool, more) for pool in pools)
             for made, pool in zip((keys, values), pools, strict=True):

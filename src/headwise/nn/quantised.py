@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from headwise.nn.cache import Cache, Form
+from headwise.nn.any_cache import Cache, Form
 from headwise.nn.growing import Growing
 from headwise.spec import Quantised
 
@@ -76,13 +76,13 @@ class QuantisedCache(Cache):
     """
 
     def __init__(self) -> None:
-        self.reset()
+        self._reset()
 
     @property
     def length(self) -> int:
         return 0 if self._k.held is None else self._k.held.shape[2]
 
-    def reset(self) -> None:
+    def _reset(self) -> None:
         self._k, self._v = Growing(), Growing()
         self._k_scale, self._v_scale = Growing(), Growing()
         self._dtype: torch.dtype | None = None

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from headwise.errors import SpecError, sentence
-from headwise.nn.cache import Cache, Form
+from headwise.nn.any_cache import Cache, Form
 from headwise.nn.growing import Growing
-from headwise.spec import Alibi, Causal, Mask, Prefix, RelativeBias, Rules, SoftCap, Window
+from headwise.spec import Alibi, Causal, Mask, Prefix, RelativeBias, Rules, SoftCap, T5Bias, Window
 
 __all__ = ["RingCache"]
 
@@ -50,8 +50,8 @@ class RingCache(Cache):
         >>> from headwise.nn.ring import RingCache
         >>> cache = RingCache(window=4, sinks=1)
         >>> for token in range(10):
-        ...     k, v = cache.append(torch.full((1, 1, 1, 1), token), torch.zeros(1, 1, 1, 1, dtype=torch.int64))
-        >>> k.flatten().tolist(), cache.length, cache.held
+        ...     k, v = cache.append(torch.full((1, 1, 1, 1), float(token)), torch.zeros(1, 1, 1, 1))
+        >>> k.flatten().int().tolist(), cache.length, cache.held
         ([0, 6, 7, 8, 9], 10, 4)
         >>> cache.mask(None)
         Causal(align='end') & (Window(before=3, after=0) | Prefix(lengths=1))
@@ -64,7 +64,7 @@ class RingCache(Cache):
                     sentence("RingCache", f"{name} is {value!r}", f"it counts tokens, an int of at least {least}")
                 )
         self.window, self.sinks = window, sinks
-        self.reset()
+        self._reset()
 
     @property
     def length(self) -> int:
@@ -74,7 +74,7 @@ class RingCache(Cache):
     def held(self) -> int:
         return min(self._length, self.sinks + self.window - 1)
 
-    def reset(self) -> None:
+    def _reset(self) -> None:
         self._length = 0
         # [sinks | what has left and is not yet dropped | tail]
         self._k, self._v = Growing(), Growing()
@@ -82,20 +82,18 @@ class RingCache(Cache):
         self._gone_k, self._gone_v = Growing(), Growing()
 
     def key_positions(self, new: int) -> Tensor | None:
-        if not self.sinks or self.held == self._length:
+        k = self._k.held
+        if not self.sinks or self.held == self._length or k is None:
             return None
-        return torch.cat((torch.arange(self.sinks), torch.arange(self._length - self.window + 1, self._length + new)))
+        tail = torch.arange(self._length - self.window + 1, self._length + new, device=k.device)
+        return torch.cat((torch.arange(self.sinks, device=k.device), tail))
 
     def mask(self, given: Mask | None, scores: Sequence[Rules] = ()) -> Mask | None:
         for part in () if given is None else given.parts():
             if not self._means_the_same(part):
                 raise SpecError(self._refusal(f"the mask {type(part).__name__}", part))
         for rule in scores:
-            # A cap reads the score alone; a distance is the same to every key where the run of keys has no gap, and
-            # where the rule was told where they stand.
-            placed = isinstance(rule, Alibi) and (rule.key_positions is not None or self.held == self._length)
-            even = not self.sinks and isinstance(rule, (Alibi, RelativeBias))
-            if not (isinstance(rule, SoftCap) or placed or even):
+            if not self._scores_the_same(rule):
                 raise SpecError(self._refusal(f"the score rule {type(rule).__name__}", rule))
         seen: Mask = Window(self.window - 1, 0)
         own = Causal() & (seen | Prefix(self.sinks) if self.sinks else seen)
@@ -109,13 +107,22 @@ class RingCache(Cache):
             return bool(torch.as_tensor(part.lengths <= self.sinks).all())
         return isinstance(part, Causal) and part.align == "end"
 
+    def _scores_the_same(self, rule: Rules) -> bool:
+        """Whether a rule says of the keys that are left what it says of all keys."""
+        # Where queries and keys are counted alike, a distance is the same to every key if the run of keys has no gap.
+        if isinstance(rule, Alibi):
+            told = (rule.positions is not None, rule.key_positions is not None)
+            return self.held == self._length or all(told) or not (self.sinks or any(told))
+        # A cap reads the score alone.
+        return isinstance(rule, SoftCap) or (isinstance(rule, (RelativeBias, T5Bias)) and not self.sinks)
+
     def _refusal(self, what: str, which: object) -> str:
         return sentence(
             "RingCache",
             f"{what} counts keys that the ring lets go, or moves",
             f"over a ring of window {self.window} and {self.sinks} sinks stand Causal(), Window(before) with before "
-            f"at most {self.window - 1}, Prefix(n) with n at most {self.sinks}, SoftCap, Alibi"
-            + ("" if self.sinks else " and RelativeBias"),
+            f"at most {self.window - 1}, Prefix(n) with n at most {self.sinks}, SoftCap, and Alibi told the "
+            "positions of queries and keys, both" + ("" if self.sinks else " or neither, RelativeBias and T5Bias"),
             f"Got {which}",
             "Use one of these, or a cache that keeps every token, such as KVCache.",
         )

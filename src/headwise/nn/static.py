@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, sentence
-from headwise.nn.cache import Cache, Form
+from headwise.nn.any_cache import Cache, Form
 
 __all__ = ["StaticCache"]
 
@@ -64,7 +64,7 @@ class StaticCache(Cache):
         k, v = self._read()
         return {**super().__getstate__(), "_k": k.clone(), "_v": v.clone(), "_end": self._length}
 
-    def reset(self) -> None:
+    def _reset(self) -> None:
         self._length = 0
 
     def _options(self) -> tuple[str, ...]:

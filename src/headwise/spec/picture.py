@@ -29,7 +29,7 @@ def picture_of(mask: Mask, geometry: Geometry, batch: int, head: int, height: in
         return "\n".join("".join(SHADES[-1] if cell else SHADES[0] for cell in row) for row in _kept(mask, at).tolist())
     rows, keys = _cuts(T, down), _cuts(S, across)
     intervals = mask.intervals(geometry)
-    shares = _by_runs(intervals, at, rows, keys) if intervals.exact else _by_cells(mask, at, rows, keys)
+    shares = _by_runs(intervals, at, rows, keys) if intervals.exact else _by_cells(mask, intervals, at, rows, keys)
     lines = ["".join(_shade(share) for share in row) for row in shares.tolist()]
     return "\n".join([*lines, f"{T} queries down, {S} keys across; one character is {_about(rows)} x {_about(keys)}"])
 
@@ -70,13 +70,20 @@ def _by_runs(intervals: Intervals, at: Cells, rows: list[int], keys: list[int]) 
     return shares.round(decimals=5)
 
 
-def _by_cells(mask: Mask, at: Cells, rows: list[int], keys: list[int]) -> Tensor:
-    """The same from a few cells in the middle of each character, where only the mask knows what is visible."""
+def _by_cells(mask: Mask, intervals: Intervals, at: Cells, rows: list[int], keys: list[int]) -> Tensor:
+    """The same from a few cells, where only the mask knows what is visible.
+
+    Looked at are neighbouring queries in the middle of each character, and keys in the middle of what they may see of it.
+    """
     shares = torch.zeros(len(rows) - 1, len(keys) - 1)
     for r, part in enumerate(pairwise(rows)):
-        for c, stretch in enumerate(pairwise(keys)):
-            near = Cells(at.geometry, at.batch, at.heads, _middle(*part, QUERIES), _middle(*stretch, KEYS))
-            shares[r, c] = _kept(mask, near).float().mean()
+        queries = _middle(*part, QUERIES)
+        first, behind = intervals.hull(at.batch, queries)
+        for c, (start, stop) in enumerate(pairwise(keys)):
+            lo, hi = max(start, first), min(stop, behind)
+            if lo < hi:
+                near = Cells(at.geometry, at.batch, at.heads, queries, _middle(lo, hi, KEYS))
+                shares[r, c] = _kept(mask, near).float().mean() * ((hi - lo) / (stop - start))
     return shares
 
 

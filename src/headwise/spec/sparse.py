@@ -45,6 +45,8 @@ class Global(Mask):
     def __post_init__(self) -> None:
         marks = self._marks()
         if marks is None:
+            if isinstance(self.tokens, int) and not isinstance(self.tokens, bool):
+                whole_number("Global", "tokens", self.tokens, 0, FAR)
             int_vector("Global", "tokens", self.tokens, None)
         elif marks.dim() not in (1, 2):
             raise ShapeError(

@@ -48,8 +48,15 @@ class Stored:
         raise NotImplementedError
 
     def columns(self, start: int, stop: int) -> Stored:
-        """The same tokens' numbers [start, stop), nothing copied."""
+        """The same tokens' numbers [start, stop) of their width, nothing copied."""
         raise NotImplementedError
+
+    def _within(self, start: int, stop: int) -> slice:
+        """Some columns that are there."""
+        if not 0 <= start <= stop <= self.shape[3]:
+            what, rule = f"columns {start} to {stop}", f"a token has {self.shape[3]} numbers"
+            raise ShapeError(sentence(type(self).__name__, what, rule))
+        return slice(start, stop)
 
     def blank(self) -> Tensor:
         """A tensor of this shape, dtype and device without memory of its own and without meaning."""
@@ -155,7 +162,7 @@ class Paged(Stored):
         return whole.transpose(0, 1).narrow(2, 0, self.length)
 
     def columns(self, start: int, stop: int) -> Paged:
-        return self._trusted(self.pool[..., start:stop], self.table, self.length)
+        return self._trusted(self.pool[..., self._within(start, stop)], self.table, self.length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,4 +218,4 @@ class Quantised(Stored):
         return (self.numbers.to(wide) * self.scales.to(wide)[..., None]).to(self.dtype)
 
     def columns(self, start: int, stop: int) -> Quantised:
-        return replace(self, numbers=self.numbers[..., start:stop])
+        return replace(self, numbers=self.numbers[..., self._within(start, stop)])
