@@ -73,7 +73,7 @@ def _by_runs(intervals: Intervals, at: Cells, rows: list[int], keys: list[int]) 
 def _by_cells(mask: Mask, intervals: Intervals, at: Cells, rows: list[int], keys: list[int]) -> Tensor:
     """The same from a few cells, where only the mask knows what is visible.
 
-    Looked at are neighbouring queries in the middle of each character, and keys in the middle of what they may see of it.
+    Looked at are neighbouring queries in the middle of each character, and keys in the middle of what they may see.
     """
     shares = torch.zeros(len(rows) - 1, len(keys) - 1)
     for r, part in enumerate(pairwise(rows)):
