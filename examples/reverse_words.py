@@ -132,9 +132,11 @@ def draw(history: list[tuple[int, float, float]], patterns: Tensor, word: str, p
 def main() -> None:
     """Trains, prints and draws."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--every", type=int, default=100)
-    parser.add_argument("--out", type=Path, default=Path("docs/reverse_words.svg"))
+    parser.add_argument(
+        "--steps", type=int, default=2000, help="the learning rate rises and falls once over them (2000)"
+    )
+    parser.add_argument("--every", type=int, default=100, help="steps between lines of the table (100)")
+    parser.add_argument("--out", type=Path, default=Path("docs/reverse_words.svg"), help="where the figure goes")
     options = parser.parse_args()
     model, history = train(options.steps, options.every)
     word = max(words()[1], key=len)

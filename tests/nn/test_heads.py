@@ -220,7 +220,7 @@ def test_a_config_holds_all_numbers_and_makes_the_same_layer() -> None:
     ("options", "said"),
     [
         ({"num_heads": 4}, "there is no option 'num_heads'.* Did you mean 'heads'"),
-        ({"is_causal": True}, "Did you mean 'mask'"),
+        ({"is_causal": True}, r"Write mask=headwise.Causal\(\)"),
         ({"qk_norm": "rsm"}, "Did you mean 'rms'"),
         ({"gate": "heads"}, "Did you mean 'head'"),
         ({"sinks": 1.0}, "sinks is 1.0; it is 'learned' or 'off-by-one'"),

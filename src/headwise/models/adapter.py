@@ -196,6 +196,10 @@ class TransformersCache(DynamicCache):  # type: ignore[misc]  # as above
     layers: list[Any]
 
     def __init__(self, make: Callable[[], Cache], config: Any = None) -> None:
+        if not callable(make):
+            what, rule = f"make is {make!r}", "it gives a new cache for each layer"
+            todo = f"Give the class, {type(make).__name__}, or a lambda." if isinstance(make, Cache) else ""
+            raise SpecError(sentence("TransformersCache", what, rule, todo=todo))
         super().__init__(config=config)
         self._make = make
         if config is None:

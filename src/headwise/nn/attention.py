@@ -77,8 +77,8 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(
         self,
-        d_model: int,
-        heads: int,
+        d_model: int | None = None,  # a size that is missing gets a sentence, like an option that is not there
+        heads: int | None = None,
         kv_heads: int | None = None,
         head_dim: int | None = None,
         *,
@@ -138,6 +138,8 @@ class MultiHeadAttention(nn.Module):
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
         """The attention layer of a published model, with fresh weights.
+
+        What is learned and no part of the layer, such as T5's relative table, comes with ``scores=...``.
 
         Args:
             name: for example "transformer-base", "bert-base", "gpt2", "llama3-8b"; an unknown name lists all.

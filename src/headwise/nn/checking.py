@@ -71,6 +71,8 @@ def mask_of(who: str, value: Any) -> Mask | None:
     todo = ""
     if shown in ("Tensor", "Parameter"):
         todo = "Wrap a boolean keep-tensor in headwise.Dense, key padding in headwise.Padding."
+    elif isinstance(value, (bool, str)):
+        todo = "Write headwise.Causal() for the usual one."
     what, made = of_class(value, Mask, "mask") or (f"mask is a {shown}", "")
     rule = "a mask is one of headwise's, in which True means may attend"
     raise SpecError(sentence(who, what, rule, todo=f"Write {made}." if made else todo))

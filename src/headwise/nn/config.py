@@ -124,9 +124,15 @@ class AttentionConfig:
         known = [field.name for field in fields(cls)]
         for name in options:
             if name not in known:
-                todo = f"Did you mean {_TORCH_NAMES[name]!r}?" if name in _TORCH_NAMES else near(name, known)
+                todo = _TORCH_NAMES.get(name) or near(name, known)
                 what = f"there is no option {name!r}"
                 raise SpecError(sentence(_WHO, what, f"there are {', '.join(known)}", todo=todo))
+        if sizes and isinstance(sizes[0], AttentionConfig):
+            rule, todo = "d_model is a number", _TORCH_NAMES["config"]
+            raise SpecError(sentence(_WHO, "a config was given in place of sizes", rule, todo=todo))
+        for name, size in zip(("d_model", "heads"), sizes, strict=False):
+            if size is None:
+                raise SpecError(sentence(_WHO, f"{name} is missing", "a layer has a width and a number of heads"))
         return cls(*sizes, **options)
 
     def changed(self, **changes: Any) -> AttentionConfig:
@@ -157,20 +163,17 @@ class AttentionConfig:
         return self.d_model % self.heads == 0
 
 
-# What torch and transformers call the same things.
+# What torch and transformers call the same things, and how to say them here.
 _TORCH_NAMES = {
-    "embed_dim": "d_model",
-    "hidden_size": "d_model",
-    "num_heads": "heads",
-    "n_heads": "heads",
-    "num_attention_heads": "heads",
-    "num_key_value_heads": "kv_heads",
-    "context_dim": "kdim",
-    "is_causal": "mask",
-    "causal": "mask",
-    "rope": "rotary",
-    "rope_theta": "rotary",
-    "softcap": "scores",
+    **dict.fromkeys(("embed_dim", "hidden_size"), "Did you mean 'd_model'?"),
+    **dict.fromkeys(("num_heads", "n_heads", "num_attention_heads"), "Did you mean 'heads'?"),
+    "num_key_value_heads": "Did you mean 'kv_heads'?",
+    "context_dim": "Did you mean 'kdim'?",
+    "batch_first": "Leave it out: x is [B,T,M].",
+    **dict.fromkeys(("is_causal", "causal"), "Write mask=headwise.Causal()."),
+    **dict.fromkeys(("rope", "rope_theta"), "Write rotary=headwise.nn.Rotary(base=10_000.0)."),
+    **dict.fromkeys(("softcap", "soft_cap"), "Write scores=(headwise.SoftCap(30.0),)."),
+    "config": "Write MultiHeadAttention.from_config(config).",
 }
 
 

@@ -136,6 +136,11 @@ class Mask:
         """The same mask over other tensors: each that it holds is replaced by ``fn`` of it."""
         return with_tensors(self, fn)
 
+    def __bool__(self) -> bool:
+        """A mask is neither true nor false: ``a and b`` would be b alone."""
+        rule = "Python's and, or and not ask for one truth, and would drop a mask without a word"
+        raise SpecError(sentence("mask", "a mask was asked whether it is true", rule, todo="Combine with & and |."))
+
     def __and__(self, other: Mask) -> Mask:
         return And((self, _a_mask(other, "&")))
 

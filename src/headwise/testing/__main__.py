@@ -18,7 +18,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Runs the check that its words ask for; 0 where nothing failed, 1 where something did, 2 for wrong words."""
     parser = argparse.ArgumentParser(
         prog="python -m headwise.testing",
-        description="Holds a backend to the float64 definition: every case, dtype and promise.",
+        description="Holds a backend to the float64 definition: every case, dtype and promise; some minutes.",
         epilog="Example: python -m headwise.testing --backend my_package.kernels:backend --dtype f32 --only causal",
     )
     parser.add_argument("--backend", required=True, help="a name, or module:object for a backend of your own")
@@ -31,11 +31,20 @@ def main(words: Sequence[str] | None = None) -> int:
     if not cases:
         parser.error(f"no case's name holds {' or '.join(map(repr, texts))}")
     try:
-        report = check_backend(backend_of(asked.backend), asked.dtype or list(DTYPES), cases, asked.random)
+        backend, dtypes = backend_of(asked.backend), asked.dtype or list(DTYPES)
+        report = check_backend(backend, dtypes, cases, asked.random, progress=_said if sys.stderr.isatty() else None)
     except HeadwiseError as error:
         parser.error(str(error))
+    if sys.stderr.isatty():
+        _said("")
     sys.stdout.write(f"{report}\n")
     return 0 if report.ok else 1
+
+
+def _said(line: str) -> None:
+    """One line that the next one writes over."""
+    sys.stderr.write(f"\r\x1b[K{line}")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":

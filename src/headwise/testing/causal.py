@@ -99,6 +99,8 @@ def check_causal(module: nn.Module, *inputs: Any, places: int = 256, seed: int =
         Traceback (most recent call last):
         headwise.testing.causal.Leak: check_causal: output position 0 depends on input position 1 (...
     """
+    if not isinstance(module, nn.Module):
+        raise SpecError(sentence("check_causal", f"module is a {type(module).__name__}", "it is a torch.nn.Module"))
     x = _sequence(inputs)
     T = x.shape[1]
     if not isinstance(places, int) or places < 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,6 +132,7 @@ def check_backend(
     dtypes: Iterable[str] = tuple(DTYPES),
     cases: Iterable[Case] | None = None,
     random: int = 0,
+    progress: Callable[[str], Any] | None = None,
 ) -> Report:
     """Asks every promise about every case of a backend, against float64.
 
@@ -144,6 +145,7 @@ def check_backend(
         dtypes: of "f64", "f32", "bf16", "f16".
         cases: which ones; None = all of ``CASES``.
         random: how many random calls are compared with the reference, too.
+        progress: called with a line before each case.
 
     Returns:
         Report: ``.ok``, ``.failed``, ``.findings``; ``print(report)`` shows the table.
@@ -163,7 +165,10 @@ def check_backend(
         same bits               2        0        0
     """
     report = Report(name_of(backend))
-    for case in CASES.values() if cases is None else cases:
+    every = list(CASES.values() if cases is None else cases)
+    for n, case in enumerate(every):
+        if progress is not None:
+            progress(f"{n + 1} of {len(every)}: {case.name}")
         for dtype in dtypes:
             report.findings += _of_case(case, dtype, backend)
     for dtype in dtypes if random else ():
