@@ -210,8 +210,8 @@ def main() -> None:
     todo = groups(benches, peers)
     if given.environment:
         todo = {group: names for group, names in todo.items() if group[0] == given.environment}
-    run = Run(given.profile, peers, given.seconds or SECONDS[given.profile])
     part = bool(given.only or given.peers or given.environment)
+    run = Run("part" if part else given.profile, peers, given.seconds or SECONDS[given.profile])
     try:
         run.all(todo, given.attempts)
     finally:

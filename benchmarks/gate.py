@@ -71,7 +71,7 @@ def _part(call: Call, rows: slice) -> Part:
     heads = [h for n in kv for h in range(n * H // Hk, (n + 1) * H // Hk)]
     options = dict(call.options)
     if options.get("mask") is not None:
-        options["mask"] = _rows_of(options["mask"], rows)
+        options["mask"] = _rows_of(options["mask"], call, rows, heads)
     if "scores" in options:
         options["scores"] = tuple(rule.with_parameter(rule.parameter()[heads]) for rule in options["scores"])
     if rows != slice(0, T):
@@ -79,15 +79,16 @@ def _part(call: Call, rows: slice) -> Part:
     return Part(rows, heads, Call(call.q[:, heads, rows], call.k[:, kv], call.v[:, kv], options))
 
 
-def _rows_of(mask: Any, rows: slice) -> Any:
-    """A mask for some rows of a call: the positions come from q_start, the ids of queries are cut."""
+def _rows_of(mask: Any, call: Call, rows: slice, heads: list[int]) -> Any:
+    """A mask for some rows and heads of a call: positions come from q_start, most kinds are written out."""
     if isinstance(mask, spec.And):
-        return spec.And(tuple(_rows_of(part, rows) for part in mask.masks))
-    if isinstance(mask, hw.Documents):
-        keys = mask.ids if mask.key_ids is None else mask.key_ids
-        return hw.Documents(mask.ids[..., rows], keys)
-    assert isinstance(mask, hw.Causal | hw.Window | hw.Padding), mask
-    return mask
+        return spec.And(tuple(_rows_of(part, call, rows, heads) for part in mask.masks))
+    if isinstance(mask, hw.Causal | hw.Window | hw.Padding):
+        return mask
+    (B, H, T, _), S = call.q.shape, call.k.shape[2]
+    geometry = spec.Geometry(B, H, call.k.shape[1], T, S, 1, 1, S - T, call.q.device)
+    cells = spec.Cells(geometry, slice(0, B), slice(0, H), rows, slice(0, S))
+    return hw.Dense(mask.keep(cells).expand(cells.shape)[:, heads])
 
 
 def expected(call: Call) -> Expected:
