@@ -4,7 +4,7 @@ inline bool is_stored(const Store &store) { return store.pages || store.scales; 
 
 // Where rows [j0, j0 + count) begin: in their pages, or at their strides.
 inline void place_rows(const Operand &x, const Store &store, int64_t b, int64_t h, int64_t j0, int64_t count,
-                      const char **row) {
+                       const char **row) {
     const int64_t size = store.scales ? 1 : x.dtype == Dtype::f32 ? 4 : 2, step = x.row * size;
     const char *data = static_cast<const char *>(x.data) + h * x.head * size;
     if (!store.pages) {
