@@ -19,6 +19,7 @@ from headwise.plan import Plan, check_devices, check_gate, make_plan
 from headwise.products import as_given
 from headwise.spec import AttentionSpec, Causal, Mask, Rules, Stored, Window
 from headwise.spec.checks import FAR
+from headwise.spec.stored import dense_of
 from headwise.tracing import break_graph, followed, uncompiled
 
 __all__ = ["Attended", "Explanation", "attend", "attention", "explain"]
@@ -134,7 +135,7 @@ def attention(
         out = _stored(q, k, v, spec, backend)
         if out is not None:
             return out
-    keys, values = _dense(k), _dense(v)
+    keys, values = dense_of(k), dense_of(v)
     if followed(q, keys, values):
         return _followed(q, keys, values, spec, backend)
     return _attention(q, keys, values, spec, backend)
@@ -181,7 +182,7 @@ def attend(
         tensor([0.3333, 0.3333, 0.3333])
     """
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
-    plan = make_plan("attend", q, _dense(k), _dense(v), spec, observe)
+    plan = make_plan("attend", q, dense_of(k), dense_of(v), spec, observe)
     out, lse, result = _run("attend", plan, backend)
     bare = detached(plan)
     facts = None if result.facts is None else type(result.facts)(*(fact.detach() for fact in result.facts))
@@ -227,7 +228,7 @@ def explain(
         "torch's kernel has no sinks"
     """
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
-    plan = make_plan("explain", q, _dense(k), _dense(v), spec, observe, draw=False)
+    plan = make_plan("explain", q, dense_of(k), dense_of(v), spec, observe, draw=False)
     chosen = choose("explain", plan, backend).name
     used, total, visible = tiles_counted(plan)
     return Explanation(chosen, all_reasons(plan), (used, total), visible, _cost(plan, visible, chosen))
@@ -299,10 +300,6 @@ def _quick(
     if kind is Window and (mask.before or 0) <= FAR and (mask.after or 0) <= FAR:
         return quick(q, k, v, scale, mask.before, mask.after, q_start)
     return None
-
-
-def _dense(x: Any) -> Any:
-    return x.dense() if isinstance(x, Stored) else x
 
 
 def _blank(x: Any) -> Any:

@@ -17,6 +17,7 @@ from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sente
 from headwise.nn.growing import Growing
 from headwise.spec import Mask, Rules, Stored
 from headwise.spec.checks import is_integer
+from headwise.spec.stored import dense_of
 
 __all__ = ["Cache", "Form"]
 
@@ -89,12 +90,12 @@ class Cache:
     @property
     def k(self) -> Tensor | None:
         """The keys held, [B,Hk,held,D], to be read only; None while the cache is empty."""
-        return _dense(self._read()[0]) if self.length else None
+        return dense_of(self._read()[0]) if self.length else None
 
     @property
     def v(self) -> Tensor | None:
         """The values held, [B,Hk,held,E], to be read only; None while the cache is empty."""
-        return _dense(self._read()[1]) if self.length else None
+        return dense_of(self._read()[1]) if self.length else None
 
     def stored(self) -> tuple[Tensor | Stored, Tensor | Stored] | None:
         """Keys and values as they lie, for `headwise.attention`, to be read only; None while the cache is empty.
@@ -185,7 +186,7 @@ class Cache:
             torch.Size([1, 2, 3, 4])
         """
         with self.appending(k, v) as (keys, values):
-            return _dense(keys), _dense(values)
+            return dense_of(keys), dense_of(values)
 
     @contextmanager
     def appending(self, k: Tensor, v: Tensor) -> Iterator[tuple[Tensor | Stored, Tensor | Stored]]:
@@ -445,7 +446,3 @@ def _int(row: Any) -> int:
     if isinstance(row, bool) or (isinstance(row, Tensor) and not is_integer(row)):
         raise TypeError
     return operator.index(row)
-
-
-def _dense(x: Tensor | Stored) -> Tensor:
-    return x.dense() if isinstance(x, Stored) else x

@@ -19,6 +19,7 @@ from headwise.nn.rotary import Rotary
 from headwise.nn.rules import Held
 from headwise.ops import Attended, attend, attention
 from headwise.spec import Mask, Stored
+from headwise.spec.stored import columns_of, dense_of
 
 __all__ = ["DifferentialAttention"]
 
@@ -169,7 +170,7 @@ class DifferentialAttention(nn.Module):
             if options["dropout"]:  # cells drop alike however it is called
                 return self._projected(*attention(*_side_by_side(q, k, v), **options).chunk(2, dim=1))
             D = self.head_dim
-            k1, k2 = (k.columns(0, D), k.columns(D, 2 * D)) if isinstance(k, Stored) else (k[..., :D], k[..., D:])
+            k1, k2 = columns_of(k, 0, D), columns_of(k, D, 2 * D)
             first, second = attention(q[..., :D], k1, v, **options), attention(q[..., D:], k2, v, **options)
             return self._projected(first, second)
 
@@ -243,6 +244,6 @@ class DifferentialAttention(nn.Module):
 
 def _side_by_side(q: Tensor, k: Tensor | Stored, v: Tensor | Stored) -> tuple[Tensor, Tensor, Tensor]:
     """Operands of one call over both patterns: the halves become heads of their own, so values are named twice."""
-    keys, values = (x.dense() if isinstance(x, Stored) else x for x in (k, v))
-    both_q, both_k = (torch.cat(part.chunk(2, -1), dim=1) for part in (q, keys))
+    values = dense_of(v)
+    both_q, both_k = (torch.cat(part.chunk(2, -1), dim=1) for part in (q, dense_of(k)))
     return both_q, both_k, torch.cat((values, values), dim=1)

@@ -20,6 +20,7 @@ from headwise.nn.rules import Held
 from headwise.nn.scaling import Yarn
 from headwise.ops import Attended, attend, attention
 from headwise.spec import Causal, Mask, Stored
+from headwise.spec.stored import columns_of, dense_of
 
 __all__ = ["LatentAttention"]
 
@@ -268,10 +269,9 @@ class LatentAttention(nn.Module):
         """q, k and v from queries [B,H,T,.] and joined latents [B,1,S,R + W], and whether they are absorbed."""
         if self._absorbs(plain.shape[2], joined.shape[2]):
             to_keys, _ = self._up()
-            latent = joined.columns(0, self.kv_rank) if isinstance(joined, Stored) else joined[..., : self.kv_rank]
-            return {"q": torch.cat((plain @ to_keys, turned), dim=-1), "k": joined, "v": latent}, True
-        joined = joined.dense() if isinstance(joined, Stored) else joined
-        latent, key = joined.split((self.kv_rank, self.rope_dim), dim=-1)
+            values = columns_of(joined, 0, self.kv_rank)
+            return {"q": torch.cat((plain @ to_keys, turned), dim=-1), "k": joined, "v": values}, True
+        latent, key = dense_of(joined).split((self.kv_rank, self.rope_dim), dim=-1)
         wide = self.kv_b_proj(latent[:, 0]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         k, v = wide.split((self.nope_dim, self.v_dim), dim=-1)
         k = torch.cat((k, key.expand(-1, self.heads, -1, -1)), dim=-1)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headwise.errors import ShapeError, axes, sentence
 
-__all__ = ["Paged", "Quantised", "Stored"]
+__all__ = ["Paged", "Quantised", "Stored", "columns_of", "dense_of"]
 
 
 class Stored:
@@ -219,3 +219,13 @@ class Quantised(Stored):
 
     def columns(self, start: int, stop: int) -> Quantised:
         return replace(self, numbers=self.numbers[..., self._within(start, stop)])
+
+
+def dense_of(x: Tensor | Stored) -> Tensor:
+    """Keys or values as a tensor, however they are kept."""
+    return x.dense() if isinstance(x, Stored) else x
+
+
+def columns_of(x: Tensor | Stored, start: int, stop: int) -> Tensor | Stored:
+    """Numbers [start, stop) of each key or value, kept as they are and nothing copied."""
+    return x.columns(start, stop) if isinstance(x, Stored) else x[..., start:stop]
