@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-# native_here and small, which stand there, are read by tests of several directories.
-sys.path.insert(0, str(Path(__file__).parent / "conformance"))
+# native_here and small, and zoo, which stand there, are read by tests of several directories.
+sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("conformance", "models")]
 
 
 @pytest.fixture(autouse=True)

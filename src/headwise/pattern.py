@@ -189,6 +189,14 @@ class Pattern:
         return self._plan.v
 
     @property
+    def options(self) -> dict[str, Any]:
+        """What else the pattern follows from, as keywords: ``hw.attention(p.q, p.k, v, **p.options)`` mixes any v."""
+        spec = self._plan.spec
+        start = self._plan.geometry.q_start
+        found = {name: getattr(spec, name) for name in ("mask", "scores", "kv_heads", "sinks")}
+        return {**found, "scale": self._plan.scale, "q_start": start}
+
+    @property
     def dtype(self) -> torch.dtype:
         """Dtype of the probabilities: float32, or float64 for float64 operands."""
         return self._plan.dtype

@@ -23,8 +23,9 @@ from rich.console import Console
 import headwise as hw
 from headwise.cli import main
 from headwise.cli._report import print_grid
-from headwise.cli.look import _beginning, prose
+from headwise.cli.look import _beginning
 from headwise.heads import Head
+from headwise.heads.prose import prose
 
 TEXT = "The cat sat on the mat, and the cat slept. The dog sat on the mat, and the dog slept, too."
 

@@ -1,4 +1,4 @@
-"""Every row of USER_CASES A1 to A7 and A10, and what holds it: a test, a benchmark, or why nothing does yet."""
+"""Every row of USER_CASES A1 to A8 and A10, and what holds it: a test, a benchmark, or why nothing does yet."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ EXPECTED: list[str] = [
     *_numbers("A5", 76, 77, 78, 79, 81, 82),
     *_numbers("A6", 83, 84, 86, 87, 88, 89, 90),
     *_numbers("A7", 91, 92, 94, 95, 96, 99),
+    *_numbers("A8", 100, 101, 102, 103, 104, 105, 107, 109, 110, 111, 113, 114, 115),
     *_numbers("A10", 126, 127, 128, 129),
 ]
 
 HERE = Held()
 ROWS: dict[str, Held | Bench | NotYet] = {
-    **dict.fromkeys([row for row in EXPECTED if row.startswith(("A1.", "A2.", "A3.", "A6."))], HERE),
+    **dict.fromkeys([row for row in EXPECTED if row.startswith(("A1.", "A2.", "A3.", "A6.", "A8."))], HERE),
     "A4.67": Bench("full T=512"),
     "A4.68": Bench("alibi"),
     "A4.69": Bench("padding 50 %"),
@@ -61,9 +62,9 @@ ROWS: dict[str, Held | Bench | NotYet] = {
     "A5.82": Bench("padding 50 %"),
     "A7.91": HERE,
     "A7.92": HERE,
-    "A7.94": NotYet("hw.ablate is not in this version"),
-    "A7.95": NotYet("hw.prune is not in this version"),
-    "A7.96": NotYet("hw.prune is not in this version"),
+    "A7.94": HERE,
+    "A7.95": HERE,
+    "A7.96": HERE,
     "A7.99": HERE,
     "A10.126": NotYet("installing into an empty environment is done by the builds of wheels, not by a test"),
     "A10.127": Held(("house/test_tree.py::test_runtime_dependencies_are_torch",)),

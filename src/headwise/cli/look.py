@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli._given import dtype_of, text_in
 from headwise.errors import SpecError, sentence
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = ["look"]
 _TOKENS = 256  # of our own text: long enough for words to come back, and a matter of seconds
 _LONGEST = 500  # characters; no token of a vocabulary is longer, runs of spaces included
 _SHOWN = 48  # characters of the text beside its number of tokens
-_TOPICS = ("objects", "execmodel", "naming", "assignment", "import", "customization", "attribute-access", "function")
 
 
 def look(
@@ -60,7 +59,7 @@ def look(
 
     from headwise.viewer import replacing
 
-    wanted = _dtype(dtype)
+    wanted = dtype_of("look", dtype)
     if tokens is not None and tokens <= 1:
         raise SpecError(
             sentence("look", f"--tokens is {tokens}", "a head has a choice from two tokens on", todo="Try 256.")
@@ -87,15 +86,6 @@ class _Source:
     ours: bool
 
 
-def _dtype(name: str) -> Any:
-    import torch
-
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in known:
-        raise SpecError(sentence("look", f"--dtype is {name!r}", f"it is one of {', '.join(known)}"))
-    return known[name]
-
-
 def _source(text: str | None, text_file: Path | None) -> _Source:
     if text is not None and text_file is not None:
         raise SpecError(
@@ -104,43 +94,16 @@ def _source(text: str | None, text_file: Path | None) -> _Source:
     if text is not None:
         source = _Source(text, "the text given", ours=False)
     elif text_file is not None:
-        source = _Source(_read(text_file), str(text_file), ours=False)
+        source = _Source(text_in("look", text_file), str(text_file), ours=False)
     else:
+        from headwise.heads.prose import prose
+
         return _Source(prose(), "prose from Python's own documentation", ours=True)
     if not source.text.strip():
         raise SpecError(
             sentence("look", f"{source.name} is empty", "heads are watched on a text of two tokens or more")
         )
     return source
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as cause:
-        raise SpecError(sentence("look", f"cannot read {path}", cause.strerror or str(cause))) from cause
-    except UnicodeDecodeError as cause:
-        what = f"{path} is no UTF-8 text: byte {cause.object[cause.start]:#04x} at position {cause.start}"
-        raise SpecError(sentence("look", what, todo="Convert it: iconv -f latin1 -t utf-8.")) from cause
-
-
-def prose() -> str:
-    """About 9,000 tokens of English that ship with every Python, the same in every run.
-
-    Example:
-        >>> from headwise.cli.look import prose
-        >>> prose()[:25]
-        'Objects, values and types'
-    """
-    from pydoc_data.topics import topics
-
-    pages = []
-    for name in _TOPICS:
-        page = re.sub(r"^[*=~^\"'-]+$", "", topics.get(name, ""), flags=re.MULTILINE)  # the rules below headings
-        page = re.sub(r"\*+(\w[^*\n]*)\*+", r"\1", page)  # emphasis
-        paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", page)]
-        pages.append("\n\n".join(part for part in paragraphs if part))
-    return "\n\n".join(pages)
 
 
 @dataclass(frozen=True)
@@ -215,11 +178,13 @@ def _tokenized(model: Any, tokenizer: Any, name: str, source: _Source, tokens: i
     """Token ids [1, T] and what to say about their number."""
     import torch
 
+    from headwise.heads.texts import context
+
     if tokenizer is None:
         raise SpecError(
             sentence("look", f"{name} has no tokenizer", "a text is read through one", todo="Save it beside the model.")
         )
-    limit = _context(model)
+    limit = context(model)
     if tokens is not None and limit is not None and tokens > limit:
         raise SpecError(
             sentence(
@@ -246,21 +211,6 @@ def _tokenized(model: Any, tokenizer: Any, name: str, source: _Source, tokens: i
     if count < 2:
         raise SpecError(sentence("look", f"the text is {count} token", "a head has a choice from two tokens on"))
     return ids, " (all there are)" if tokens is not None and count < tokens else ""
-
-
-def _context(model: Any) -> int | None:
-    """How many tokens a model takes; None = as many as one likes."""
-    import torch
-
-    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
-    limit = next(
-        (getattr(config, key) for key in ("max_position_embeddings", "n_positions") if hasattr(config, key)), None
-    )
-    for name, part in model.named_modules():
-        # RoBERTa and its kin count positions from past the padding index.
-        if isinstance(part, torch.nn.Embedding) and "position" in name and part.padding_idx is not None and limit:
-            return int(limit) - part.padding_idx - 1
-    return int(limit) if limit else None
 
 
 def _heads(model: Any, sites: list[str]) -> int:

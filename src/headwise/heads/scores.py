@@ -36,6 +36,7 @@ __all__ = [
     "Reading",
     "kind_of",
     "lift",
+    "questions",
     "score_heads",
 ]
 
@@ -240,11 +241,11 @@ def score_heads(
         0.29
     """
     _check(model, input_ids, attention_mask, separators)
-    questions = _questions(input_ids, attention_mask, separators)
+    shares = questions(input_ids, attention_mask, separators)
     asked = [
-        *questions.values(),
+        *shares.values(),
         Entropy(name="score:entropy"),
-        _Uniform(tuple(questions.values()), name="score:uniform"),
+        _Uniform(tuple(shares.values()), name="score:uniform"),
         *observe,
     ]
     named(asked)  # a clash of names is said before the model runs
@@ -260,9 +261,9 @@ def score_heads(
     ahead = False
     for layer, site in enumerate(seen.sites):
         answers = seen[site]
-        table = _Table.of(answers, list(questions))
+        table = _Table.of(answers, list(shares))
         queries = queries or table.queries
-        ahead = ahead or bool((answers["score:uniform"][:, :, list(questions).index("next_token")] > 0).any())
+        ahead = ahead or bool((answers["score:uniform"][:, :, list(shares).index("next_token")] > 0).any())
         heads += table.heads(layer, site)
     return Reading(tuple(heads), queries, not ahead, seen)
 
@@ -292,7 +293,7 @@ def _check(model: nn.Module, ids: Tensor, mask: Tensor | None, separators: Tenso
     sites_of(model)  # refuses a model that cannot be watched, before anything is computed
 
 
-def _questions(ids: Tensor, mask: Tensor | None, separators: Tensor | None) -> dict[str, Observer]:
+def questions(ids: Tensor, mask: Tensor | None, separators: Tensor | None) -> dict[str, Observer]:
     """For each kind that is a share of attention, the observer that measures it, [B, H, T] each."""
     B, T = ids.shape
     real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()

@@ -15,14 +15,18 @@ from typing import Any
 
 import torch
 
-from headwise.errors import SpecError, UnavailableError, sentence
+from headwise.errors import HeadwiseError, SpecError, UnavailableError, sentence
 from headwise.models.families import GGUF_PACKAGES, SAFETENSORS_PACKAGES
 from headwise.models.library import transformers
+from headwise.models.pruned import as_pruned, class_of_pruned
 
 __all__ = ["NAMES", "load"]
 
-#: The names that ``load`` knows; "two-layer" is reserved and does not exist yet.
-NAMES = (*GGUF_PACKAGES, *SAFETENSORS_PACKAGES)
+#: Models that come with headwise itself, each a folder that save_pretrained wrote.
+_OWN = {"two-layer": Path(__file__).parent / "weights" / "two-layer"}
+
+#: The names that ``load`` knows.
+NAMES = (*GGUF_PACKAGES, *SAFETENSORS_PACKAGES, *_OWN)
 
 #: Loading silences transformers and lends it a reader, both for the whole process: one thread at a time.
 _lock = threading.RLock()
@@ -35,12 +39,14 @@ def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tupl
 
     Args:
         name: "smollm2" (SmolLM2-135M-Instruct, a Llama: 30 layers of 9 query and 3 key heads) or "minilm"
-            (all-MiniLM-L6-v2, a BERT: 6 layers of 12 heads), from their packages; a folder that transformers can
-            read; or the path of a GGUF file.
+            (all-MiniLM-L6-v2, a BERT: 6 layers of 12 heads), from their packages; "two-layer" (a Llama of 2 layers of
+            6 heads and no MLPs, trained by experiments/induction), which comes with headwise; a folder that
+            transformers can read; or the path of a GGUF file.
         dtype: of the weights; None = float32.
 
     Returns:
-        (model, tokenizer): the model in eval mode and not in use yet, whose ``generate`` keeps the past in a
+        (model, tokenizer): the model in eval mode and not in use yet (except one that `headwise.prune` left so that
+        only headwise can run it), whose ``generate`` keeps the past in a
         `headwise.models.GrowingCache`; the tokenizer, None where a folder has none.
 
     Raises:
@@ -57,15 +63,8 @@ def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tupl
     library = transformers("load")
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise SpecError(sentence("load", f"dtype is {dtype!r}", "weights are of a float dtype, as torch.float32"))
-    if name == "two-layer":
-        raise UnavailableError(
-            sentence(
-                "load",
-                "'two-layer' does not exist yet",
-                "its weights are not trained yet",
-                todo=f"Use {' or '.join(map(repr, NAMES))}.",
-            )
-        )
+    if name in _OWN:
+        return _from_folder(library, _OWN[str(name)], dtype)
     if name in GGUF_PACKAGES:
         return _from_gguf(library, _inside_package(str(name), *GGUF_PACKAGES[str(name)], "*.gguf"), dtype)
     if name in SAFETENSORS_PACKAGES:
@@ -122,8 +121,12 @@ def _from_folder(library: Any, folder: Path, dtype: torch.dtype | None) -> tuple
         )
     with _quiet(library):
         try:
-            kind = _class_of(library, library.AutoConfig.from_pretrained(folder))
-            model, told = kind.from_pretrained(folder, dtype=dtype or torch.float32, **_TELLING)
+            config = library.AutoConfig.from_pretrained(folder)
+            kind = _class_of(library, config)
+            shaped = class_of_pruned(kind, config)
+            model, told = shaped.from_pretrained(folder, dtype=dtype or torch.float32, **_TELLING)
+        except HeadwiseError:
+            raise
         except Exception as cause:  # transformers' readers raise whatever their format libraries raise
             raise _unreadable(str(folder), cause) from cause
         _refuse_unless_whole(str(folder), told)
@@ -131,7 +134,7 @@ def _from_folder(library: Any, folder: Path, dtype: torch.dtype | None) -> tuple
             tokenizer = _tokenizer(library, folder)
         except Exception as cause:  # as above
             raise _unreadable(f"{folder} holds a tokenizer that", cause) from cause
-        return _ready(model), tokenizer
+        return as_pruned(_ready(model), kind), tokenizer
 
 
 #: Asks from_pretrained what it found; with shapes that differ told instead of raised over several lines.
@@ -204,6 +207,10 @@ def _from_gguf(library: Any, path: Path, dtype: torch.dtype | None) -> tuple[Any
         except Exception as cause:  # the readers of the format raise whatever the broken byte leads them to
             raise _unreadable(str(path), cause) from cause
     _refuse_unless_whole(str(path), told)
+    quantizer = getattr(model, "hf_quantizer", None)
+    if quantizer is not None and not quantizer.packed_modules:
+        # Every weight was unpacked to floats; as long as transformers calls them quantised, it refuses to save them.
+        quantizer.remove_quantization_config(model)
     return _ready(model), tokenizer
 
 

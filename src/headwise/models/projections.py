@@ -13,7 +13,7 @@ from headwise.errors import UnsupportedError, sentence
 from headwise.models.families import LAYOUTS, Layout
 from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites
 
-__all__ = ["KEPT", "Kept", "Part", "Projections", "kept_heads", "projections"]
+__all__ = ["KEPT", "Kept", "Part", "Projections", "kept_heads", "layout_of", "linear_of", "projections"]
 
 #: The attribute by which an attention module says that it was pruned.
 KEPT = "headwise_kept"
@@ -82,8 +82,8 @@ class Part:
 class Projections:
     """The weights of one attention module's heads.
 
-    Head h of a token x (what the module is given, after the norm of models that norm first) has the query
-    ``x @ q.weight(h).T + q.bias(h)``, the key and value likewise with g = kv_heads[h], and adds ``z @ o.weight(h).T`` to
+    Head h of a token x, which is what the module is given, after the norm of models that norm first, has the query
+    ``x @ q.weight(h).T + q.bias(h)``, key and value likewise with g = kv_heads[h], and adds ``z @ o.weight(h).T`` to
     the output, z [T, E] being its mix of values; ``o_bias`` is added once.
 
     Attributes:
@@ -168,7 +168,7 @@ def projections(model: nn.Module, layer: str | int, who: str = "projections") ->
 
 
 def _of_module(model: nn.Module, site: str, module: nn.Module, who: str) -> Projections:
-    layout = _layout(model, site, module)
+    layout = layout_of(model, site, module)
     if layout is None:
         known = ", ".join(sorted(name.removesuffix("Attention").removesuffix("Self") for name in LAYOUTS))
         raise UnsupportedError(
@@ -181,7 +181,7 @@ def _of_module(model: nn.Module, site: str, module: nn.Module, who: str) -> Proj
         )
     D = int(getattr(module, layout.head_dim))
     q, k, v = _inward(model, site, layout, D)
-    o = _linear(model, site, layout.o)
+    o = linear_of(model, site, layout.o)
     H, groups = len(q.rows), len(k.rows)
     kept = kept_heads(module)
     E = _width(o[1], inward=True) // H if H else D
@@ -191,19 +191,19 @@ def _of_module(model: nn.Module, site: str, module: nn.Module, who: str) -> Proj
     return Projections(site, module, layout, q, k, v, Part(*o, columns, outward=True), kv_heads, heads)
 
 
-def _layout(model: nn.Module, site: str, module: nn.Module) -> Layout | None:
+def layout_of(model: nn.Module, site: str, module: nn.Module) -> Layout | None:
     """The first layout of a module's class whose layers it has."""
     for layout in LAYOUTS.get(type(module).__name__, ()):
         try:
             for name in layout[:4]:
-                _linear(model, site, name)
+                linear_of(model, site, name)
         except AttributeError:
             continue
         return layout
     return None
 
 
-def _linear(model: nn.Module, site: str, name: str) -> tuple[str, nn.Module]:
+def linear_of(model: nn.Module, site: str, name: str) -> tuple[str, nn.Module]:
     """A linear layer of a site and its name in the model."""
     path = f"{site.rpartition('.')[0]}.{name[1:]}" if name.startswith("^") else f"{site}.{name}"
     path = path.removeprefix(".")
@@ -223,7 +223,7 @@ def _inward(model: nn.Module, site: str, layout: Layout, D: int) -> Sequence[Par
     together = [name for name in names if names.count(name) > 1]
     parts = []
     for at, name in enumerate(names):
-        path, linear = _linear(model, site, name)
+        path, linear = linear_of(model, site, name)
         rows = torch.arange(_width(linear, inward=False))
         if name in together:
             share = rows.view(-1, len(together), D) if layout.packed == "heads" else rows.view(len(together), -1, D)

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import UnsupportedError, sentence
+from headwise.models.edit import Call, anybody_edits, editing
 from headwise.models.families import chosen_cells
 from headwise.models.library import transformers
 from headwise.models.masks import headwise_mask, read
+from headwise.models.projections import Kept, kept_heads
 from headwise.models.watch import anybody_watches, watching
 from headwise.ops import attend, attention
 from headwise.pattern import Pattern
@@ -61,8 +63,10 @@ class _Library:
 
 
 def _attention(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-    if torch.compiler.is_dynamo_compiling() and (anybody_watches() or _weights_wanted(module, kwargs)):
-        break_graph("use: a pattern that somebody looks at is read outside of torch.compile's graph")
+    if torch.compiler.is_dynamo_compiling() and (
+        anybody_watches() or anybody_edits() or _weights_wanted(module, kwargs)
+    ):
+        break_graph("use: heads that somebody looks at or edits run outside of torch.compile's graph")
         return torch.compiler.disable(headwise_attention)(module, *args, **kwargs)
     return headwise_attention(module, *args, **kwargs)
 
@@ -128,23 +132,39 @@ def headwise_attention(
         query, scaling = query * scaling, 1.0
     mask = _with_choice(said.mask, module, query, indices, block_indices)
     mask = _with_packing(mask, query, key, cu_seq_lens_q, cu_seq_lens_k)
+    kept = kept_heads(module)
     cap: tuple[Rules, ...] = () if softcap is None else (SoftCap(float(softcap)),)
-    bias: tuple[Rules, ...] = () if position_bias is None else (Bias(position_bias[..., : key.shape[2]]),)
+    bias: tuple[Rules, ...] = () if position_bias is None else (_bias(position_bias, query, key, kept),)
     options: dict[str, Any] = {
         "mask": mask,
         "scores": cap + bias + said.scores,
         "scale": None if scaling is None else float(scaling),
         "q_start": said.q_start,
+        "kv_heads": None if kept is None or kept.even else kept.kv_heads,
         "sinks": _sinks_a_head(module, s_aux if s_aux is not None else sinks),
         "dropout": float(dropout) if module.training else 0.0,
     }
-    out, weights = _run(module, query, key, value, options, _weights_wanted(module, kwargs))
+    call = Call(query, key, value, options)
+    weights_wanted = _weights_wanted(module, kwargs)
+    edits = editing(module)
+    if edits is None:
+        out, weights = _run(module, call, weights_wanted)
+    else:
+        call = edits.before(call)
+        out, weights = _run(module, call, weights_wanted)
+        out = edits.after(call, out)
     return out.transpose(1, 2).contiguous(), weights
 
 
-def _run(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any], weights: bool
-) -> tuple[Tensor, Tensor | None]:
+def _bias(position_bias: Tensor, query: Tensor, key: Tensor, kept: Kept | None) -> Bias:
+    """A bias a head; one made for all heads of the unpruned model serves those that are left."""
+    if kept is not None and position_bias.shape[1] not in (1, query.shape[1]):
+        position_bias = position_bias[:, list(kept.heads)]
+    return Bias(position_bias[..., : key.shape[2]])
+
+
+def _run(module: nn.Module, call: Call, weights: bool) -> tuple[Tensor, Tensor | None]:
+    query, key, value, options = call.q, call.k, call.v, call.options
     watchers = watching(module)
     if not watchers and not weights:
         return attention(query, key, value, **options), None

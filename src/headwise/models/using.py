@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from headwise.errors import SpecError, sentence
+from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.models.library import transformers
 from headwise.models.register import NAME, register
 from headwise.models.sites import refuse_if_outside
+from headwise.models.surgery import needs_headwise
 
 __all__ = ["held", "restore", "use"]
 
@@ -149,6 +150,7 @@ def restore(model: Model) -> Model:
 
     Raises:
         SpecError: it is no module.
+        UnsupportedError: it was pruned (`headwise.prune`) so that only headwise can run it.
 
     Example:
         >>> import headwise as hw
@@ -160,6 +162,16 @@ def restore(model: Model) -> Model:
     """
     if not isinstance(model, nn.Module):
         raise SpecError(sentence("restore", f"got a {type(model).__name__}", "restore takes a model"))
+    site = needs_headwise(model)
+    if site is not None:
+        raise UnsupportedError(
+            sentence(
+                "restore",
+                f"the heads that are left in {site} can only be run by headwise",
+                "transformers knows neither uneven groups nor a bias made for heads that are gone",
+                todo="The model stays in use.",
+            )
+        )
     _leave(model, model)
     from headwise.models.cache import take_growing_caches
 

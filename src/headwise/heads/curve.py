@@ -1,0 +1,160 @@
+"""Pruning curves: the loss against the share of heads that are gone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.heads.ablate import ablate
+from headwise.heads.batches import as_batches
+from headwise.heads.importance import Loss, evaluated, importance, mean_loss
+from headwise.models.sites import refuse_if_outside, sites
+
+__all__ = ["Curve", "Point", "pruning_curve"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a curve.
+
+    Attributes:
+        removed: number of heads that are gone.
+        share: their share of all heads.
+        loss: the mean loss without them.
+        heads: which they are, as ``hw.prune`` and ``hw.ablate`` take them.
+    """
+
+    removed: int
+    share: float
+    loss: float
+    heads: dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Loss against heads removed.
+
+    Attributes:
+        points: by number of heads removed, from none.
+        total: number of heads of the model.
+        iterative: whether the heads were weighed anew after each step.
+    """
+
+    points: tuple[Point, ...]
+    total: int
+    iterative: bool
+
+    def keeping(self, share: float) -> Point:
+        """The last point that keeps at least a share of the heads."""
+        return next(point for point in reversed(self.points) if point.removed <= _within(1 - share, self.total))
+
+
+def pruning_curve(
+    model: nn.Module,
+    batches: Any,
+    loss: Loss | None = None,
+    *,
+    evaluate: Any = None,
+    shares: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    iterative: bool = False,
+    method: str = "gradient",
+    scores: Tensor | None = None,
+) -> Curve:
+    """Removes heads from the least important on and measures the loss at each step; the model stays as it is.
+
+    Args:
+        model: a transformers model; one that is not in use is used for the duration. It runs as in eval mode.
+        batches: what the heads are weighed on, as of ``hw.importance``.
+        loss: as of ``hw.importance``.
+        evaluate: batches that the loss is measured on; None = the same.
+        shares: of all heads, to be removed at each step, rising; of the fractions of a head none is removed.
+        iterative: weigh the heads that are left anew after each step (one importance a step) rather than once.
+        method: of ``hw.importance``; each layer's is normalised, as Michel et al. do.
+        scores: float [L, H], those with low scores go first; None = ``hw.importance``.
+
+    Returns:
+        The curve; ``curve.points[i].heads`` can be pruned.
+
+    Raises:
+        SpecError: shares that do not rise between 0 and 1; scores together with iterative; a loss without gradient.
+        ShapeError: scores of another shape than the model's heads.
+
+    Source: Michel, Levy, Neubig 2019 (arXiv 1905.10650), section 4.
+
+    Example:
+        >>> import torch
+        >>> from headwise.heads import pruning_curve
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=16, n_positions=8))
+        >>> curve = pruning_curve(model, torch.randint(0, 16, (4, 8)), shares=(0.25, 0.5))
+        >>> [point.removed for point in curve.points]
+        [0, 1, 2]
+    """
+    refuse_if_outside("pruning_curve", model)
+    weighed = as_batches("pruning_curve", "batches", batches)
+    measured = weighed if evaluate is None else as_batches("pruning_curve", "evaluate", evaluate)
+    _check(shares, iterative, scores)
+    found = importance(model, weighed, loss, method=method, normalise=True) if scores is None else scores
+    names = sites(model)
+    if found.dim() != 2 or len(found) != len(names):
+        shape = axes("scores", found, "L H")
+        raise ShapeError(sentence("pruning_curve", "scores do not fit the model", f"L is {len(names)}", shape))
+    total = int(found.isfinite().sum())
+    gone: dict[str, list[int]] = {}
+    points: list[Point] = []
+    with evaluated(model):
+        for share in (0.0, *shares):
+            more = _within(share, total) - sum(map(len, gone.values()))
+            if iterative and points and more:
+                with _without(model, gone):
+                    found = importance(model, weighed, loss, method=method, normalise=True)
+            gone = _with_lowest(gone, found, names, more)
+            with _without(model, gone):
+                value = mean_loss("pruning_curve", model, measured, loss)
+            removed = sum(map(len, gone.values()))
+            points.append(Point(removed, removed / total, value, {site: list(which) for site, which in gone.items()}))
+    return Curve(tuple(points), total, iterative)
+
+
+def _within(share: float, total: int) -> int:
+    """How many whole heads a share of all is; a share that was meant to be whole may lie a rounding below."""
+    return int(share * total + 1e-6)
+
+
+def _check(shares: Sequence[float], iterative: bool, scores: Tensor | None) -> None:
+    rising = all(a < b for a, b in zip((0.0, *shares), (*shares, 1.0), strict=True))
+    if not rising or not shares:
+        raise SpecError(
+            sentence(
+                "pruning_curve",
+                f"shares are {list(shares)}",
+                "they rise, each above 0 and below 1",
+                todo="Try (0.2, 0.4, 0.6).",
+            )
+        )
+    if iterative and scores is not None:
+        raise SpecError(
+            sentence("pruning_curve", "scores were given, and iterative=True", "an iterative curve weighs heads itself")
+        )
+
+
+def _without(model: nn.Module, heads: dict[str, list[int]]) -> contextlib.AbstractContextManager[Any]:
+    return ablate(model, heads) if heads else contextlib.nullcontext()
+
+
+def _with_lowest(gone: dict[str, list[int]], found: Tensor, names: Sequence[str], more: int) -> dict[str, list[int]]:
+    """The heads that are gone and the lowest of those that are left."""
+    left = found.clone()
+    for site, heads in gone.items():
+        left[names.index(site), heads] = torch.nan
+    order = left.flatten().nan_to_num(nan=torch.inf).argsort(stable=True)[:more]
+    chosen = {site: list(heads) for site, heads in gone.items()}
+    for at in order.tolist():
+        chosen.setdefault(names[at // found.shape[1]], []).append(at % found.shape[1])
+    return {site: sorted(heads) for site, heads in sorted(chosen.items(), key=lambda item: names.index(item[0]))}

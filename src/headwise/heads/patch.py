@@ -1,0 +1,203 @@
+"""Patching: what a head did in another run, its output or its pattern, put into this one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import ShapeError, SpecError, sentence
+from headwise.heads.editing import chosen, edited
+from headwise.models.edit import Call, Edit, Edited
+from headwise.models.sites import find_sites
+from headwise.models.trace import Trace
+from headwise.ops import attention
+from headwise.pattern import Pattern
+from headwise.spec import AttentionSpec
+from headwise.spec.encoding import encode, unencodable
+
+__all__ = ["freeze", "patch"]
+
+
+@contextlib.contextmanager
+def patch(
+    model: nn.Module, heads: Mapping[Any, Sequence[int]], source: Trace, what: str = "output"
+) -> Iterator[Edited]:
+    """Puts the outputs or patterns that chosen heads had in another run into the runs of this block.
+
+    With p the pattern and v the values of a head, p' and v' those of ``source``, the head gives
+
+        output     p' v'     all that it did there
+        pattern    p' v      where it looked there, and what it finds there now
+
+    Patterns are computed again from the queries and keys that the trace holds, so nothing T x S is stored.
+
+    Args:
+        model: a transformers model; one that is not in use is used for the duration.
+        heads: ``{layer: [head, ...]}``; a layer is a name or an index of ``hw.sites(model)``.
+        source: ``hw.trace`` of a run of the same shape [B, T], on other tokens for example.
+        what: "output" or "pattern".
+
+    Yields:
+        ``.backends``: for each layer that ran, the backend that ran it.
+
+    Raises:
+        SpecError: a layer or head that does not exist, or that the trace does not hold; single heads' patterns between
+            runs whose masks differ; at the end of the block, an edit that did not act.
+        ShapeError: a run of another shape than the trace's.
+        UnsupportedError: the model's attention does not go through transformers' interface.
+
+    Source: activation patching, Vig et al. 2020 (arXiv 2004.12265); Olsson et al. 2022 (arXiv 2209.11895).
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(
+        ...     GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=16, n_positions=8)
+        ... ).eval()
+        >>> clean, other = torch.arange(6)[None], torch.arange(6, 12)[None]
+        >>> with torch.no_grad(), hw.patch(model, {1: [0, 1]}, hw.trace(model, input_ids=clean)):
+        ...     patched = model(input_ids=other).logits
+    """
+    which = chosen("patch", model, heads)
+    if what not in ("output", "pattern"):
+        raise SpecError(sentence("patch", f"what is {what!r}", 'it is "output" or "pattern"'))
+    kind = _Output if what == "output" else _Frozen
+    with edited(model, [kind("patch", site, which[site], _pattern("patch", source, site)) for site in which]) as told:
+        yield told
+
+
+@contextlib.contextmanager
+def freeze(model: nn.Module, source: Trace, heads: Mapping[Any, Sequence[int]] | None = None) -> Iterator[Edited]:
+    """Keeps patterns as they were in another run while the block is open: ``patch(..., what="pattern")`` of all heads.
+
+    Args:
+        model: a transformers model; one that is not in use is used for the duration.
+        source: ``hw.trace`` of a run of the same shape [B, T].
+        heads: ``{layer: [head, ...]}``; None = every head of every layer that the trace holds.
+
+    Yields:
+        ``.backends``: for each layer that ran, the backend that ran it.
+
+    Raises:
+        SpecError, ShapeError, UnsupportedError: as of ``hw.patch``.
+
+    Source: Olsson et al. 2022 (arXiv 2209.11895), pattern-preserving ablations.
+
+    Example:
+        >>> import torch, headwise as hw
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(
+        ...     GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=16, n_positions=8)
+        ... ).eval()
+        >>> ids = torch.arange(6)[None]
+        >>> with torch.no_grad(), hw.freeze(model, hw.trace(model, input_ids=ids)), hw.ablate(model, {0: [1]}):
+        ...     logits = model(input_ids=ids).logits  # without head 0.1, every later pattern as with it
+    """
+    if not isinstance(source, Trace):
+        raise _no_trace("freeze", source)
+    if heads is None:
+        modules = find_sites(model)
+        heads = {site: range(_pattern("freeze", source, site).shape[1]) for site in source.sites if site in modules}
+    which = chosen("freeze", model, heads)
+    with edited(
+        model, [_Frozen("freeze", site, which[site], _pattern("freeze", source, site)) for site in which]
+    ) as told:
+        yield told
+
+
+def _pattern(who: str, source: Any, site: str) -> Pattern:
+    if not isinstance(source, Trace):
+        raise _no_trace(who, source)
+    if f"{site}#1" in source.sites:
+        raise SpecError(
+            sentence(who, f"{site} runs more than once in a forward", "an edit has one output or pattern a layer")
+        )
+    return source.pattern(site)
+
+
+def _no_trace(who: str, source: Any) -> SpecError:
+    return SpecError(
+        sentence(who, f"source is a {type(source).__name__}", "it is a trace", todo="Give hw.trace(model, **batch).")
+    )
+
+
+class _FromTrace(Edit):
+    """An edit with a pattern of another run."""
+
+    def __init__(self, who: str, site: str, heads: Sequence[int], source: Pattern) -> None:
+        super().__init__(who, site, heads)
+        self.source = source
+
+    def fit(self, call: Call) -> None:
+        """Raises ShapeError unless the run has the shape of the trace."""
+        B, H, T, S = self.source.shape
+        here = (*call.q.shape[:3], call.k.shape[2])
+        if here != (B, H, T, S):
+            raise ShapeError(
+                sentence(
+                    self.who,
+                    f"{self.site} was traced in another shape than it is run in",
+                    "both runs have the same B, H, T and S",
+                    f"trace [B={B},H={H},T={T},S={S}], run [B={here[0]},H={here[1]},T={here[2]},S={here[3]}]",
+                    "Pad both inputs to one length; generate with use_cache=False.",
+                )
+            )
+
+
+class _Output(_FromTrace):
+    def after(self, call: Call, out: Tensor) -> Tensor:
+        self.fit(call)
+        assert self.source.v is not None  # a trace's patterns hold their values
+        there = attention(self.source.q, self.source.k, self.source.v, **self.source.options)
+        heads = self.index(out)
+        return out.index_copy(1, heads, there.index_select(1, heads).to(out.dtype))
+
+
+class _Frozen(_FromTrace):
+    def before(self, call: Call) -> Call:
+        self.fit(call)
+        options = self.source.options
+        if set(self.heads) == set(range(call.q.shape[1])):
+            q, k = self.source.q.to(call.q.dtype), self.source.k.to(call.k.dtype)
+            return Call(q, k, call.v, {**call.options, **options})
+        if not _same(options, call.but(scale=_scale(call), q_start=call.first_position).options):
+            raise SpecError(
+                sentence(
+                    self.who,
+                    f"{self.site} was traced under another mask, position or rule than it is run under",
+                    "the pattern of single heads is taken over only where these agree",
+                    todo="Pad both inputs alike, or take over all heads of the layer.",
+                )
+            )
+        return self._mixed(call)
+
+    def _mixed(self, call: Call) -> Call:
+        """Some heads' queries and keys from there, the others' from here; each head with keys of its own."""
+        H, groups = call.q.shape[1], call.k.shape[1]
+        reads = call.options.get("kv_heads") or [h // (H // groups) for h in range(H)]
+        own = torch.tensor(reads, device=call.q.device)
+        there = torch.zeros(H, dtype=torch.bool, device=call.q.device).index_fill(0, self.index(call.q), True)
+        there = there[:, None, None]
+        q = torch.where(there, self.source.q.to(call.q.dtype), call.q)
+        k = torch.where(there, self.source.k.to(call.k.dtype).index_select(1, own), call.k.index_select(1, own))
+        return Call(q, k, call.v.index_select(1, own), {**call.options, "kv_heads": None})
+
+
+def _scale(call: Call) -> float:
+    scale: float | None = call.options.get("scale")
+    return call.q.shape[-1] ** -0.5 if scale is None else scale
+
+
+def _same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether the options of two calls say the same about their patterns, by their words and numbers."""
+    specs = [replace(AttentionSpec(**options), dropout=0.0, gate=None) for options in (a, b)]
+    if any(unencodable(spec) for spec in specs):
+        return specs[0].mask is specs[1].mask and specs[0].scores == specs[1].scores
+    one, two = (encode(spec) for spec in specs)
+    tensors = zip([*one.conditions, *one.parameters], [*two.conditions, *two.parameters], strict=False)
+    return one[:3] == two[:3] and all(x.shape == y.shape and bool((x == y).all()) for x, y in tensors)

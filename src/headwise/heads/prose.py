@@ -1,0 +1,39 @@
+"""English that ships with every Python: what heads are watched on where nobody gives a text."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["pages", "prose"]
+
+_TOPICS = ("objects", "execmodel", "naming", "assignment", "import", "customization", "attribute-access", "function")
+
+
+def pages() -> list[str]:
+    """Eight pages of Python's own documentation as running text, the same in every run of one Python.
+
+    Example:
+        >>> from headwise.heads.prose import pages
+        >>> len(pages()), pages()[0][:25]
+        (8, 'Objects, values and types')
+    """
+    from pydoc_data.topics import topics
+
+    found = []
+    for name in _TOPICS:
+        page = re.sub(r"^[*=~^\"'-]+$", "", topics.get(name, ""), flags=re.MULTILINE)  # the rules below headings
+        page = re.sub(r"\*+(\w[^*\n]*)\*+", r"\1", page)  # emphasis
+        paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", page)]
+        found.append("\n\n".join(part for part in paragraphs if part))
+    return found
+
+
+def prose() -> str:
+    """The pages as one text of about 9,000 tokens.
+
+    Example:
+        >>> from headwise.heads.prose import prose
+        >>> prose()[:25]
+        'Objects, values and types'
+    """
+    return "\n\n".join(pages())

@@ -1,0 +1,82 @@
+"""Which logits are asked about, and the direction of the residual stream that each of them reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.heads.reading import Side, unembedding
+from headwise.heads.recording import Recording
+
+__all__ = ["Asked", "logits_asked"]
+
+
+class Asked(NamedTuple):
+    """Logits, or differences of two, at some places of a run.
+
+    Attributes:
+        along: the direction [B, T, M] that the logit reads of the stream divided by the last norm's size, and what is
+            added to it whatever the stream holds, [B, T].
+        logit: as the model gave it, before any soft cap, [B, T].
+        nothing: places where nothing is asked, bool [B, T].
+    """
+
+    along: Side
+    logit: Tensor
+    nothing: Tensor
+
+
+def logits_asked(
+    model: nn.Module,
+    run: Recording,
+    batch: Mapping[str, Any],
+    targets: Tensor | None,
+    wrong: Tensor | None,
+    who: str,
+) -> Asked:
+    """Reads targets, and ids to subtract the logit of, as `attribution` takes them.
+
+    Raises:
+        ShapeError: another shape, or ids that the vocabulary does not have.
+        SpecError: no targets, and no text to take them from.
+    """
+    ids = _ids(targets, batch, run.logits, "targets", who)
+    W_U = unembedding(model, who)
+    at = ids.clamp(min=0)
+    reader, logit, nothing = Side(W_U.weight[at], W_U.bias[at]), _at(run.logits, at), ids < 0
+    if wrong is not None:
+        ids = _ids(wrong, batch, run.logits, "wrong", who)
+        at = ids.clamp(min=0)
+        reader = Side(reader.weight - W_U.weight[at], reader.bias - W_U.bias[at])
+        logit, nothing = logit - _at(run.logits, at), nothing | (ids < 0)
+    return Asked(run.last.into(reader), logit, nothing)
+
+
+def _at(logits: Tensor, ids: Tensor) -> Tensor:
+    return logits.gather(-1, ids[..., None])[..., 0]
+
+
+def _ids(targets: Tensor | None, batch: Mapping[str, Any], logits: Tensor, name: str, who: str) -> Tensor:
+    """Ids [B, T], -1 where nothing is asked."""
+    B, T, V = logits.shape
+    part = "decoder_" if "decoder_input_ids" in batch else ""
+    text, mask = batch.get(f"{part}input_ids"), batch.get(f"{part}attention_mask")
+    if targets is None:
+        if text is None:
+            raise SpecError(sentence(who, "no targets and no input_ids", "the next tokens are those of input_ids"))
+        real = torch.ones_like(text, dtype=torch.bool) if mask is None else mask.bool()
+        ids = torch.full_like(text, -1)
+        ids[:, :-1] = text[:, 1:].masked_fill(~(real[:, 1:] & real[:, :-1]), -1)
+        return ids
+    if targets.shape not in ((B, T), (B,)) or targets.is_floating_point() or int(targets.max()) >= V:
+        rule = f"{name} are token ids below {V}, [B={B},T={T}] with -1 for none, or [B={B}]"
+        raise ShapeError(sentence(who, f"{name} do not fit", rule, axes(name, targets, "B T")))
+    if targets.dim() == 2:
+        return targets.long()
+    place = torch.arange(T, device=targets.device)
+    last = torch.full((B,), T - 1, device=targets.device) if mask is None else (place * mask.bool()).argmax(-1)
+    return torch.where(place == last[:, None], targets.long()[:, None], -1)
