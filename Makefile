@@ -37,12 +37,13 @@ export PIP_NO_WARN_SCRIPT_LOCATION := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup native look train test bench lint format sanitize neon avx512 clean browser
+.PHONY: help setup native look train experiment test bench lint format sanitize neon avx512 clean browser
 
 help:
 	@echo "make look    what each head of a real language model does on a real text (ARGS=... for headwise look)"
 	@echo "make test    the whole suite; make lint: ruff, mypy, clang-format, symbols; make format: let them rewrite"
 	@echo "make train   a small Transformer learns to write words backwards, some minutes; draws docs/reverse_words.svg"
+	@echo "make experiment NAME=induction   one of experiments/; ARGS=--quick: a minute, does it all run?"
 	@echo "make bench   us and every peer in turn, written to docs/benchmarks.md (ARGS=--quick: about 10 minutes)"
 	@echo "make setup   .venv with everything; the others call it themselves"
 	@echo "make native  the C++ kernels, built into src/headwise; again after each edit (the others do that too)"
@@ -94,6 +95,11 @@ look: native
 # One thread: its products are so small that two only wait for each other.
 train: native
 	OMP_NUM_THREADS=1 $(PY) examples/reverse_words.py $(ARGS)
+
+# Each writes its figure, numbers and texts beside its script: make experiment NAME=induction ARGS=--quick
+NAME ?= induction
+experiment: native
+	OMP_NUM_THREADS=1 $(PY) -m experiments.$(NAME).run $(ARGS)
 
 # The tests of the HTML page click through it in a browser. It is for them alone, so it is no part of `setup`; where it
 # cannot be installed, they are skipped and say so.

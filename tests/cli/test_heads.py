@@ -79,6 +79,8 @@ def test_own_texts_and_a_file_of_each_kind(decoder: Path, tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["--sort", "retrieval"], "that score is there with --retrieval only"),
+        (["--sort", "relation:nsubj"], "that score is there with --relations FILE only"),
         (["--sort", "inductio"], "--sort is 'inductio'; it is a score: entropy, "),
         (["--top", "0"], "--top is 0"),
         (["--tokens", "1"], "tokens is 1; a head has a choice from two tokens on"),

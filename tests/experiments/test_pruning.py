@@ -11,7 +11,9 @@ import pytest
 import torch
 from experiments.pruning import speed
 from experiments.pruning.encoder import agreement
-from experiments.pruning.language import drawn, losses, losses_without, rise
+from experiments.pruning.language import drawn, losses, rise
+from experiments.pruning.page import at, tables
+from experiments.pruning.trained import gates
 from experiments.pruning.windows import batched, stretches
 from experiments.texts import Document
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -76,7 +78,18 @@ def test_losses_are_of_each_window_and_a_rise_is_their_paired_difference() -> No
     assert told["nats"] == pytest.approx(float(more.mean()), abs=1e-4)
     assert told["error"] == pytest.approx(float(more.std()) / math.sqrt(6), abs=1e-4)
     assert told["perplexity_ratio"] == pytest.approx(math.exp(float(more.mean())), rel=1e-3)
-    assert losses_without(model, windows, {}) == pytest.approx(float((more + whole).mean()), rel=1e-6)
+
+
+def test_gates_say_what_they_closed_and_what_that_costs() -> None:
+    model = tiny()
+    weigh, measure = torch.randint(0, 48, (2, 6, 64), generator=torch.Generator().manual_seed(1)).unbind()
+    free, dear = gates(model, weigh, measure, (1e-6, 50.0), 60, lambda _: None)
+    assert (free["penalty"], dear["removed"], dear["share"]) == (1e-6, 8, 1.0)
+    assert free["removed"] < 8
+    whole = losses(model, measure)
+    every = rise(model, measure, whole, {site: [0, 1, 2, 3] for site in hw.sites(model)})
+    assert abs(every["nats"]) > 0.01
+    assert dear["loss"] == pytest.approx(float(whole.mean()) + every["nats"], abs=1e-3)
 
 
 def test_random_orders_differ_by_seed_alone() -> None:
@@ -104,7 +117,7 @@ def test_agreement_is_a_rank_correlation_over_pairs_of_different_passages() -> N
 def test_speed_is_the_ratio_of_medians_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, pruned = tiny(), tiny()
     clock = [0.0]
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(speed.time, "process_time", lambda: clock[0])
     order = []
 
     def takes(name: str, seconds: list[float]) -> Any:
@@ -136,66 +149,15 @@ def result() -> Any:
     return json.loads((HERE / "result.json").read_text())
 
 
-def table(heading: str) -> list[list[str]]:
-    """The cells of the table below a heading of the page, without its first two lines."""
+@pytest.mark.parametrize("heading", ["SmolLM2", "MiniLM", "Gates", "Speed"])
+def test_the_page_says_what_was_measured(result: Any, heading: str) -> None:
     below = (HERE / "README.md").read_text().split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    rows = [line.strip("| ").split("|") for line in below.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row] for row in rows[2:]]
+    assert [line for line in below.splitlines() if line.startswith("|")][2:] == tables(result)[heading]
 
 
-def at(rows: list[dict[str, float]], share: float) -> float:
-    """The loss at about a share of the heads."""
-    return min(rows, key=lambda row: abs(row["share"] - share))["loss"]
-
-
-def faster(told: dict[str, Any]) -> str:
-    """A ratio and its range over rounds."""
-    return f"{told['ratio']:.2f} ({told['range'][0]:.2f} to {told['range'][1]:.2f})"
-
-
-def test_the_page_says_what_was_measured_of_smollm2(result: Any) -> None:
-    told = result["smollm2"]
-    expected = []
-    for percent in (0, 20, 40, 60, 80):
-        share = percent / 100
-        random = [math.exp(at(row, share)) for row in told["random"]]
-        cells = [math.exp(at(told["once"], share)), math.exp(at(told["anew"], share))]
-        expected.append([f"{percent} %", *(f"{x:.1f}" for x in cells), f"{min(random):,.0f} to {max(random):,.0f}"])
-    assert table("SmolLM2")[1:] == expected[1:]
-    assert table("SmolLM2")[0][:3] == expected[0][:3]
-
-
-def test_the_page_says_what_was_measured_of_minilm(result: Any) -> None:
-    told = result["minilm"]
-    expected = []
-    for percent in (20, 40, 50):
-        share, pairs = percent / 100, told["pairs"][f"{percent / 100:.1f}"]
-        random = [1 - at(row, share) for row in told["random"]]
-        expected.append(
-            [
-                f"{percent} %",
-                f"{1 - at(told['once'], share):.3f}",
-                f"{min(random):.3f} to {max(random):.3f}",
-                f"{pairs['once']:.3f}",
-                f"{min(pairs['random']):.3f} to {max(pairs['random']):.3f}",
-            ]
-        )
-    assert table("MiniLM") == expected
-
-
-def test_the_page_says_what_was_measured_of_speed(result: Any) -> None:
-    names = {"smollm2": "SmolLM2", "minilm": "MiniLM"}
-    expected = [
-        [
-            names[row["model"]],
-            f"{row['batch']} x {row['tokens']}",
-            faster(row["attention"]),
-            faster(row["model_time"]),
-            f"{row['attention']['whole'] / row['model_time']['whole']:.0%}",
-        ]
-        for row in result["speed"]["rows"]
-    ]
-    assert table("Speed") == expected
+def test_a_loss_between_two_points_lies_on_their_line() -> None:
+    rows = [{"share": 0.0, "loss": 1.0}, {"share": 0.2, "loss": 2.0}, {"share": 0.4, "loss": 6.0}]
+    assert [at(rows, share) for share in (0.0, 0.1, 0.2, 0.35)] == pytest.approx([1.0, 1.5, 2.0, 5.0])
 
 
 def test_the_figure_is_there_and_small() -> None:

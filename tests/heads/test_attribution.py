@@ -189,8 +189,19 @@ def test_targets(zoo: Any) -> None:
     difference = attribution(model, ids, ids + 1 - (ids < 0).long(), **batch)
     torch.testing.assert_close(difference.heads, one.heads - wrong.heads, atol=1e-5, rtol=1e-5, equal_nan=True)
     torch.testing.assert_close(difference.biases, one.biases - wrong.biases, atol=1e-5, rtol=1e-5, equal_nan=True)
+    ids[0, 9] = -1
+    assert attribution(model, torch.tensor([7, 11]), ids, **batch).logit.isfinite().nonzero().tolist() == [[1, 5]]
     assert one.mean().shape == (2, 4)
     torch.testing.assert_close(one.mean(), (one.heads[:, :, 0, 9] + one.heads[:, :, 1, 5]) / 2)
+
+
+def test_a_bias_of_the_unembedding_is_among_the_biases(zoo: Any) -> None:
+    model, batch = zoo.model("llama"), zoo.batch("llama")
+    model.lm_head.bias = nn.Parameter(torch.linspace(-1, 1, 64))
+    right, wrong = torch.tensor([60, 2]), torch.tensor([3, 33])
+    found = attribution(model, right, wrong, **batch)
+    torch.testing.assert_close(found.biases[:, -1], (model.lm_head.bias[right] - model.lm_head.bias[wrong]).detach())
+    torch.testing.assert_close(found.total[:, -1], found.logit[:, -1], atol=1e-5, rtol=1e-5)
 
 
 def test_nothing_is_left_on_a_model(zoo: Any) -> None:

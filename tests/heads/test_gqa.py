@@ -192,3 +192,27 @@ def test_uptraining_refuses(name: str, batches: Any, steps: int, words: str, zoo
     with pytest.raises(SpecError, match=words):
         hw.heads.uptrain(model, batches, steps)
     assert not model.training
+
+
+def test_uptraining_gives_back_each_modules_mode(zoo: Any) -> None:
+    model = zoo.model("llama").train()
+    model.model.layers[0].eval()
+    modes = [module.training for module in model.modules()]
+    hw.heads.uptrain(model, zoo.batch("llama")["input_ids"], steps=1)
+    assert [module.training for module in model.modules()] == modes
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"lr": -1.0}, "lr is -1.0"),
+        ({"batches": {"labels": torch.zeros(1, 3, dtype=torch.int64)}}, "a batch has no input_ids but labels"),
+        ({"frozen": True}, "no parameter of LlamaForCausalLM requires a gradient"),
+    ],
+)
+def test_uptraining_refuses_what_it_cannot_train(zoo: Any, change: dict[str, Any], told: str) -> None:
+    model = zoo.model("llama")
+    options = {"batches": zoo.batch("llama")["input_ids"], "steps": 1, **change}
+    model.requires_grad_(not options.pop("frozen", False))
+    with pytest.raises(SpecError, match=told):
+        hw.heads.uptrain(model, **options)

@@ -76,10 +76,10 @@ def test_examples_count_apart_whatever_batch_they_share(zoo: Any) -> None:
 
 @pytest.mark.parametrize("padding", ["left", "right"])
 def test_a_language_model_needs_no_labels_and_padding_is_none(zoo: Any, padding: str) -> None:
-    model = zoo.model("llama")
-    with_labels = batch_of(zoo, "llama", padding=padding)
-    without = {name: value for name, value in with_labels.items() if name != "labels"}
-    assert torch.equal(hw.importance(model, without), hw.importance(model, with_labels))
+    model, padded = zoo.model("llama"), zoo.batch("llama", padding)
+    row = {name: value[1:] for name, value in padded.items()}
+    bare = row["input_ids"][:, 4:] if padding == "left" else row["input_ids"][:, :6]
+    torch.testing.assert_close(hw.importance(model, row), hw.importance(model, bare), rtol=1e-4, atol=1e-6)
     ids = zoo.batch("llama")["input_ids"]
     assert torch.equal(hw.importance(model, ids), hw.importance(model, {"input_ids": ids, "labels": ids}))
 
@@ -143,13 +143,11 @@ def test_a_layer_that_runs_twice_has_one_gate_a_head(zoo: Any) -> None:
 
 
 def worthless(zoo: Any) -> tuple[Any, dict[str, Tensor]]:
-    """A model in which heads 1 and 2 of layer 0 do nothing and head 3 of layer 1 only harm; and its batch."""
+    """A model in which heads 1 and 2 of layer 0 do nothing and all others matter; and its batch."""
     model, batch = zoo.model("llama"), batch_of(zoo, "llama")
     with torch.no_grad():
         p = projections(model, 0)
         p.o.matrix[:, p.o.rows[[1, 2]].flatten()] = 0
-        for parameter in model.parameters():
-            parameter.requires_grad_(True)
         logits = model(**{k: v for k, v in batch.items() if k != "labels"}).logits
     # what the model predicts is the truth, so every head that does something is worth something
     batch["labels"] = torch.nn.functional.pad(logits.argmax(-1)[:, :-1], (1, 0), value=-100)
@@ -233,6 +231,18 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], type[HeadwiseError], str]] = {
     "all": (lambda m, b: pruning_curve(m, b, shares=(0.5, 1.0)), SpecError, "each above 0 and below 1"),
     "both": (lambda m, b: pruning_curve(m, b, iterative=True, scores=torch.ones(2, 4)), SpecError, "iterative=True"),
     "scores": (lambda m, b: pruning_curve(m, b, scores=torch.ones(3, 4)), ShapeError, "scores do not fit the model"),
+    "scores of too few heads": (
+        lambda m, b: pruning_curve(m, b, scores=torch.ones(2, 3)), ShapeError, "they are float [L=2,H=4]",
+    ),
+    "scores of too many heads": (
+        lambda m, b: pruning_curve(m, b, scores=torch.ones(2, 6)), ShapeError, "NaN where a layer has no such head",
+    ),
+    "scores that are no tensor": (lambda m, b: pruning_curve(m, b, scores=[[1.0] * 4] * 2), ShapeError, "list"),
+    "one share": (lambda m, b: pruning_curve(m, b, shares=0.5), SpecError, "shares are 0.5"),
+    "half a step": (lambda m, b: train_gates(m, b, steps=2.5), SpecError, "steps is 2.5; it is a whole number"),
+    "a penalty of text": (lambda m, b: train_gates(m, b, penalty="x"), SpecError, "penalty is 'x'"),
+    "nothing in a batch": (lambda m, _: hw.importance(m, {}), SpecError, "a batch has no input_ids but nothing"),
+    "lists": (lambda m, _: hw.importance(m, {"input_ids": [[1, 2]]}), SpecError, "input_ids are list"),
     "no model": (lambda _m, b: hw.importance(torch.nn.Linear(2, 2), b), UnsupportedError, "interface"),
 }  # fmt: skip
 

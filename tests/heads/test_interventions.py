@@ -304,7 +304,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], type[HeadwiseError], str]] = {
     "no list": (lambda m, _: hw.ablate(m, {0: 1}), SpecError, "they are a list of numbers"),
     "no mapping": (lambda m, _: hw.ablate(m, [0]), SpecError, "it is {layer: [head, ...]}"),
     "layer twice": (lambda m, _: hw.ablate(m, {0: [1], "model.layers.0.self_attn": [2]}), SpecError, "named twice"),
-    "half a head": (lambda m, _: hw.ablate(m, {0: [0.5]}), SpecError, "a head is a number"),
+    "half a head": (lambda m, _: hw.ablate(m, {0: [0.5]}), SpecError, "a list of whole numbers"),
     "how": (lambda m, _: hw.ablate(m, {0: [0]}, how="median"), SpecError, "how is 'median'"),
     "mean of nothing": (lambda m, _: hw.ablate(m, {0: [0]}, how="mean"), SpecError, "runs on a reference"),
     "zero of something": (lambda m, b: hw.ablate(m, {0: [0]}, reference=b), SpecError, "zero needs no reference"),

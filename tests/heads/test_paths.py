@@ -20,6 +20,8 @@ def attention_only(zoo: Any, name: str, layers: int = 2) -> Any:
     changes: dict[str, Any] = {"n_layer": layers} if name == "gpt2" else {"num_hidden_layers": layers}
     if name == "gemma2":
         changes["final_logit_softcapping"] = None
+    if name == "granite":
+        changes |= {"residual_multiplier": 0.5, "embedding_multiplier": 3.0, "logits_scaling": 4.0}
     model = zoo.model(name, **changes).double()
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():

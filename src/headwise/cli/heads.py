@@ -79,15 +79,18 @@ def heads(
         raise SpecError(sentence("heads", f"--top is {top}", "it counts rows, 1 or more"))
     if sort is not None and sort not in SCORES and not sort.startswith("relation:"):
         raise SpecError(sentence("heads", f"--sort is {sort!r}", f"it is a score: {', '.join(SCORES)}, relation:NAME"))
+    if sort is not None and (sort.startswith("relation:") > bool(relations) or (sort == "retrieval" and not retrieval)):
+        needed = "--retrieval" if sort == "retrieval" else "--relations FILE"
+        raise SpecError(sentence("heads", f"--sort is {sort!r}", f"that score is there with {needed} only"))
     texts = None if text_file is None else [text_in("heads", path) for path in text_file]
     if out is not None:
         check_place(out)  # said before the model runs
     # No markup: a path may hold square brackets.
     screen, err = Console(highlight=False, markup=False), Console(stderr=True, highlight=False, markup=False)
     table = _scored(model, wanted, err, texts=texts, tokens=tokens, relations=relations, retrieval=retrieval)
-    shown = table.sorted(sort, top)
     if out is not None:
         table.save(out)
+    shown = table.sorted(sort, top)
     _say(screen, table, shown, sort)
     if out is not None:
         screen.print(f"\nTable: {out} ({len(table)} heads, {len(table.columns)} columns)", soft_wrap=True)

@@ -13,6 +13,7 @@ from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sente
 from headwise.heads.batches import as_batches, run
 from headwise.heads.editing import chosen, edited
 from headwise.models.edit import Call, Edit, Edited
+from headwise.models.families import CROSS
 from headwise.models.sites import find_sites
 from headwise.models.using import held
 from headwise.models.watch import Watcher, watched
@@ -148,6 +149,7 @@ class _Recording(Watcher):
         modules = find_sites(model)
         super().__init__(model, {modules[site]: site for site in which})
         self.which = which
+        self.batch: Any = None  # the one that is run
 
     def take(self, site: str, attended: Attended, mask: Mask | None) -> None:
         if site not in self.which:
@@ -175,8 +177,12 @@ class _Sums(_Recording):
         self.count: dict[str, int] = {}
 
     def record(self, site: str, attended: Attended, z: Tensor) -> None:
-        # A query that padding hides sees nothing.
-        real = (attended.lse > -torch.inf).any(1)[:, None, :, None]
+        # A query that padding hides sees nothing, but in cross attention, where the mask is of the other side's keys.
+        real = (attended.lse > -torch.inf).any(1)
+        told = _mask_of_decoder(self.batch)
+        if CROSS.search(site) and told is not None:
+            real = real & told.bool().to(real.device)
+        real = real[:, None, :, None]
         total = torch.where(real, z, 0).double().sum((0, 2))
         self.total[site] = self.total[site] + total if site in self.total else total
         self.count[site] = self.count.get(site, 0) + int(real.sum())
@@ -193,8 +199,17 @@ class _Outputs(_Recording):
 
 def _watch(model: nn.Module, watcher: _Recording, batches: Sequence[Any]) -> None:
     with held(model), watched(watcher), torch.no_grad():
-        for batch in batches:
-            run(model, batch)
+        for watcher.batch in batches:
+            run(model, watcher.batch)
+
+
+def _mask_of_decoder(batch: Any) -> Tensor | None:
+    """Which tokens are real of those that ask in cross attention, [B, T]; None where the batch does not say."""
+    if isinstance(batch, Tensor):
+        return None
+    beside = any(name.startswith("decoder_") for name in batch)
+    mask: Tensor | None = batch.get("decoder_attention_mask" if beside else "attention_mask")
+    return mask
 
 
 def _means(model: nn.Module, which: Mapping[str, Sequence[int]], batches: Sequence[Any]) -> list[Edit]:

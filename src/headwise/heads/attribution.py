@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
 from headwise.heads.reading import wide
-from headwise.heads.recording import attended, record
+from headwise.heads.recording import mixes, record
 from headwise.heads.targets import logits_asked
 from headwise.models.projections import Projections, projections
 from headwise.models.sites import in_order, resolve_sites, site_and_run, sites
@@ -99,8 +99,8 @@ def contributions(model: nn.Module, **batch: Any) -> Contributions:
     """
     names = sites(model)
     layers = {site: projections(model, site, "contributions") for site in names}
-    output, runs = attended(model, batch, "contributions")
-    return Contributions(output, in_order({site: run.out for site, run in runs.items()}, names), layers)
+    output, mixed = mixes(model, list(layers.values()), batch)
+    return Contributions(output, in_order(mixed, names), layers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ def attribution(
     biases = asked.along.bias.clone()
     for at, p in run.sites.items():
         along = run.into_site(model, p, asked.along.weight)
-        heads[at, : p.heads] = run.by_head(p, along, wide(run.runs[p.site].out))
+        heads[at, : p.heads] = run.by_head(p, along, wide(run.mixed[p.site]))
         if p.o_bias is not None:
             biases += along @ wide(p.o_bias)
     feed_forward = [run.term(added, asked.along.weight) for added in run.feed_forward.values()]

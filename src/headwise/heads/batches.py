@@ -1,15 +1,17 @@
-"""Batches that a model is run on: what the caller may give, and running it."""
+"""Batches that a model is run on: what the caller may give, what of them is real, and running it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
 
-__all__ = ["as_batches", "run"]
+__all__ = ["as_batches", "ids_of", "in_mode", "next_tokens", "rows_of", "run"]
 
 
 def as_batches(who: str, name: str, given: Any) -> list[Any]:
@@ -45,6 +47,61 @@ def as_batches(who: str, name: str, given: Any) -> list[Any]:
     if not batches:
         raise SpecError(sentence(who, f"{name} is empty", "there is nothing to run the model on"))
     return batches
+
+
+def rows_of(model: nn.Module, batch: Any) -> int:
+    """Number of examples in a batch: the rows of the model's main input, else the most that any input has."""
+    if isinstance(batch, Tensor):
+        return len(batch)
+    main = batch.get(getattr(model, "main_input_name", "input_ids"))
+    inputs = [main] if isinstance(main, Tensor) else [x for x in batch.values() if isinstance(x, Tensor) and x.dim()]
+    return max(map(len, inputs), default=1)
+
+
+def ids_of(who: str, inputs: Mapping[str, Any]) -> Tensor:
+    """The token ids of a batch."""
+    ids = inputs.get("input_ids")
+    if not isinstance(ids, Tensor) or ids.dim() != 2:
+        what = f"a batch has no input_ids but {', '.join(map(str, inputs)) or 'nothing'}"
+        if ids is not None:
+            what = f"input_ids are {list(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__}"
+        raise SpecError(
+            sentence(
+                who,
+                what,
+                "a language model predicts input_ids, a tensor [B,T]",
+                todo='Give tokenizer(texts, return_tensors="pt", padding=True), or labels.',
+            )
+        )
+    return ids
+
+
+def next_tokens(ids: Tensor, mask: Tensor | None) -> Tensor:
+    """Labels of a language model: each real token that follows a real one, -100 elsewhere.
+
+    Args:
+        ids: int64 [B, T].
+        mask: [B, T], 1 = a real token; None = all are.
+
+    Returns:
+        int64 [B, T]; the entry at t is to be predicted from the tokens before it, so the first is always -100.
+    """
+    real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    labels = torch.full_like(ids, -100)
+    labels[:, 1:] = ids[:, 1:].masked_fill(~(real[:, 1:] & real[:, :-1]), -100)
+    return labels
+
+
+@contextlib.contextmanager
+def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
+    """Train or eval mode for the duration, each module's own mode after."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, before in modes:
+            module.training = before
 
 
 def run(model: nn.Module, batch: Any) -> Any:

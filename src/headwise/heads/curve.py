@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.heads.ablate import ablate
-from headwise.heads.batches import as_batches
-from headwise.heads.importance import Loss, evaluated, importance, mean_loss
-from headwise.models.sites import refuse_if_outside, sites
+from headwise.heads.batches import as_batches, in_mode
+from headwise.heads.importance import Loss, importance, mean_loss
+from headwise.models.edit import count_of
+from headwise.models.sites import find_sites, refuse_if_outside, sites
 
 __all__ = ["Curve", "Point", "pruning_curve"]
 
@@ -100,15 +101,14 @@ def pruning_curve(
     weighed = as_batches("pruning_curve", "batches", batches)
     measured = weighed if evaluate is None else as_batches("pruning_curve", "evaluate", evaluate)
     _check(shares, iterative, scores)
-    found = importance(model, weighed, loss, method=method, normalise=True) if scores is None else scores
     names = sites(model)
-    if found.dim() != 2 or len(found) != len(names):
-        shape = axes("scores", found, "L H")
-        raise ShapeError(sentence("pruning_curve", "scores do not fit the model", f"L is {len(names)}", shape))
+    if scores is not None:
+        _check_scores(model, scores)
+    found = importance(model, weighed, loss, method=method, normalise=True) if scores is None else scores
     total = int(found.isfinite().sum())
     gone: dict[str, list[int]] = {}
     points: list[Point] = []
-    with evaluated(model):
+    with in_mode(model, training=False):
         for share in (0.0, *shares):
             more = _within(share, total) - sum(map(len, gone.values()))
             if iterative and points and more:
@@ -127,13 +127,29 @@ def _within(share: float, total: int) -> int:
     return int(share * total + 1e-6)
 
 
-def _check(shares: Sequence[float], iterative: bool, scores: Tensor | None) -> None:
-    rising = all(a < b for a, b in zip((0.0, *shares), (*shares, 1.0), strict=True))
+def _check_scores(model: nn.Module, scores: Any) -> None:
+    """Raises ShapeError unless there is a score for each head, and for none that is not there."""
+    counts = [count_of(module) for module in find_sites(model).values()]
+    fits = (
+        isinstance(scores, Tensor) and scores.is_floating_point() and scores.dim() == 2 and len(scores) == len(counts)
+    )
+    for row, H in zip(scores, counts, strict=True) if fits else ():
+        fits = fits and (H is None or (len(row) >= H and not bool(row[H:].isfinite().any())))
+    if not fits:
+        most = max((H for H in counts if H is not None), default=None)
+        shown = axes("scores", scores, "L H") if isinstance(scores, Tensor) else type(scores).__name__
+        rule = f"they are float [L={len(counts)},H={most}], NaN where a layer has no such head"
+        raise ShapeError(sentence("pruning_curve", "scores do not fit the model", rule, shown))
+
+
+def _check(shares: Any, iterative: bool, scores: Tensor | None) -> None:
+    listed = isinstance(shares, Sequence) and all(isinstance(share, (int, float)) for share in shares)
+    rising = listed and all(a < b for a, b in zip((0.0, *shares), (*shares, 1.0), strict=True))
     if not rising or not shares:
         raise SpecError(
             sentence(
                 "pruning_curve",
-                f"shares are {list(shares)}",
+                f"shares are {list(shares) if listed else repr(shares)}",
                 "they rise, each above 0 and below 1",
                 todo="Try (0.2, 0.4, 0.6).",
             )

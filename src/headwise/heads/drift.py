@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
-from headwise.heads.batches import as_batches, run
-from headwise.heads.importance import evaluated
+from headwise.heads.batches import as_batches, in_mode, run
 
 __all__ = ["Drift"]
 
@@ -49,7 +48,7 @@ class Drift:
 
     def __init__(self, model: nn.Module, batches: Any) -> None:
         self.batches: Sequence[Any] = as_batches("Drift", "batches", batches)
-        with evaluated(model), torch.no_grad():
+        with in_mode(model, training=False), torch.no_grad():
             self._then = {id(batch): _states(run(model, batch)) for batch in self.batches}
 
     def __call__(self, output: Any, batch: Any) -> Tensor:

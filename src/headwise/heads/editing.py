@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
 from headwise.models.edit import Edit, Edited, count_of, in_force, no_such_head
-from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites
+from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites, whole
 from headwise.models.using import held
 
 __all__ = ["chosen", "edited"]
@@ -81,9 +81,10 @@ def _numbers(who: str, site: str, which: Any, module: nn.Module) -> tuple[int, .
         raise SpecError(sentence(who, f"the heads of {site} are {which!r}", "they are a list of numbers"))
     H = count_of(module)
     numbers = []
-    for head in which.tolist() if isinstance(which, Tensor) else which:
-        if isinstance(head, bool) or not isinstance(head, int):
-            raise SpecError(sentence(who, f"head {head!r} of {site}", "a head is a number, counted from 0"))
+    for given in which.tolist() if isinstance(which, Tensor) else which:
+        head = whole(given)
+        if head is None:
+            raise SpecError(sentence(who, f"the heads of {site} are {which!r}", "they are a list of whole numbers"))
         if head < 0 or (H is not None and head >= H):
             raise no_such_head(who, site, head, H)
         numbers.append(head)

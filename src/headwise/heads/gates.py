@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
-from headwise.heads.batches import as_batches
-from headwise.heads.importance import Loss, evaluated, gradients, loss_of
+from headwise.heads.batches import as_batches, in_mode
+from headwise.heads.importance import Loss, gradients, loss_of
 from headwise.models.edit import Call, Edit, count_of, in_force
 from headwise.models.sites import find_sites, refuse_if_outside
 from headwise.models.using import held
@@ -30,7 +30,8 @@ class Gates:
 
     Attributes:
         open: probability that a gate is not 0, float32 [L, H]; NaN where a layer has no such head.
-        value: the gate at its most likely, without noise, in [0, 1]; NaN likewise.
+        value: what the gate is taken to be when training is over, in [0, 1]: that of u = 1/2 at a temperature of 1,
+            clamp(sigmoid(log alpha) * (zeta - gamma) + gamma, 0, 1); NaN likewise.
         losses: the loss of each step, without the penalty.
         sites: names of the layers.
     """
@@ -95,9 +96,11 @@ def train_gates(
     refuse_if_outside("train_gates", model)
     several = as_batches("train_gates", "batches", batches)
     for name, number in (("penalty", penalty), ("steps", steps), ("lr", lr)):
-        if not number > 0 or not math.isfinite(number):
-            raise SpecError(sentence("train_gates", f"{name} is {number}", "it is a positive number"))
-    with evaluated(model):
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if not (whole or (isinstance(number, float) and name != "steps")) or not 0 < number < math.inf:
+            rule = "it is a whole number, 1 or more" if name == "steps" else "it is a positive number"
+            raise SpecError(sentence("train_gates", f"{name} is {number!r}", rule))
+    with in_mode(model, training=False):
         edits, losses = _train(model, several, loss, penalty, steps, lr, seed)
     most = max(len(edit.log_alpha) for edit in edits)
     opened, value = (torch.full((len(edits), most), torch.nan) for _ in range(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headwise.errors import SpecError, UnsupportedError, sentence
-from headwise.heads.batches import as_batches, run
+from headwise.heads.batches import as_batches, ids_of, in_mode, next_tokens, run
 from headwise.models.projections import Part, Projections, kept_heads, projections
 from headwise.models.sites import find_sites, refuse_if_outside
 from headwise.models.surgery import Change, apply, refuse_unless_plain
@@ -136,7 +137,7 @@ def uptrain(model: nn.Module, batches: Any, steps: int, lr: float = 1e-4, weight
     gradients clipped to a norm of 1, all parameters that require a gradient.
 
     Args:
-        model: the model; its mode (train or eval) is as before afterwards.
+        model: the model; each module's mode (train or eval) is as before afterwards, and gradients are cleared.
         batches: input_ids [B, T], a mapping with ``input_ids`` and perhaps ``attention_mask``, or a list of these,
             which is begun again when it ends.
         steps: how many batches to train on.
@@ -165,12 +166,15 @@ def uptrain(model: nn.Module, batches: Any, steps: int, lr: float = 1e-4, weight
     given = as_batches("uptrain", "batches", batches)
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise SpecError(sentence("uptrain", f"steps is {steps!r}", "it is a number of batches, at least 1"))
+    if not 0 < lr < math.inf:
+        raise SpecError(sentence("uptrain", f"lr is {lr!r}", "it is a positive number"))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not trained:
+        what = f"no parameter of {type(model).__name__} requires a gradient"
+        raise SpecError(sentence("uptrain", what, "there is nothing to train", todo="model.requires_grad_(True)"))
     optimizer = torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay)
-    before = model.training
     losses = []
-    try:
-        model.train()
+    with in_mode(model, training=True):
         for step in range(steps):
             optimizer.zero_grad()
             loss = _next_token_loss(model, given[step % len(given)])
@@ -178,20 +182,16 @@ def uptrain(model: nn.Module, batches: Any, steps: int, lr: float = 1e-4, weight
             loss.backward()
             nn.utils.clip_grad_norm_(trained, 1.0)
             optimizer.step()
-    finally:
-        model.train(before)
         optimizer.zero_grad()
     return losses
 
 
 def _next_token_loss(model: nn.Module, batch: Any) -> Tensor:
-    ids = batch if isinstance(batch, Tensor) else batch["input_ids"]
-    mask = None if isinstance(batch, Tensor) else batch.get("attention_mask")
-    real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
-    targets = ids[:, 1:].masked_fill(~(real[:, 1:] & real[:, :-1]), -100)
+    inputs = {"input_ids": batch} if isinstance(batch, Tensor) else batch
+    targets = next_tokens(ids_of("uptrain", inputs), inputs.get("attention_mask"))[:, 1:]
     if not bool((targets != -100).any()):
         raise SpecError(
-            sentence("uptrain", f"a batch {list(ids.shape)} has no token that follows another", "T is 2 or more")
+            sentence("uptrain", f"a batch of {len(targets)} rows has no token that follows another", "T is 2 or more")
         )
     logits = getattr(run(model, batch), "logits", None)
     if logits is None or logits.dim() != 3:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,12 +10,12 @@ from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
 from headwise.heads.ablate import ablate
-from headwise.heads.batches import as_batches, run
+from headwise.heads.batches import as_batches, ids_of, in_mode, next_tokens, rows_of, run
 from headwise.models.edit import Call, Edit, count_of, in_force
 from headwise.models.sites import find_sites, refuse_if_outside
 from headwise.models.using import held
 
-__all__ = ["Loss", "evaluated", "gradients", "importance", "loss_of", "mean_loss"]
+__all__ = ["Loss", "gradients", "importance", "loss_of", "mean_loss"]
 
 #: A loss of the caller's own: (the model's output, the batch) -> a tensor of one element.
 Loss = Callable[[Any, Any], Tensor]
@@ -70,13 +69,14 @@ def importance(
     if method not in METHODS:
         raise SpecError(sentence("importance", f"method is {method!r}", f"it is one of {', '.join(METHODS)}"))
     several = as_batches("importance", "batches", batches)
-    with evaluated(model):
+    with in_mode(model, training=False):
         if method == "leave_one_out":
             found = _without_each(model, several, loss)
         else:
             found = _gate_gradients(model, several, loss, 1 if method == "gradient" else 2)
     if normalise:
-        found = found / found.nan_to_num().norm(dim=1, keepdim=True)
+        size = found.nan_to_num().norm(dim=1, keepdim=True)
+        found = torch.where(size > 0, found / size, found)  # a layer whose heads are worth nothing stays as it is
     return found.float()
 
 
@@ -98,8 +98,7 @@ def loss_of(who: str, model: nn.Module, batch: Any, loss: Loss | None) -> Tensor
     else:
         inputs = {"input_ids": batch} if isinstance(batch, Tensor) else dict(batch)
         if "labels" not in inputs and _is_causal_lm(model):
-            ids, mask = inputs["input_ids"], inputs.get("attention_mask")
-            inputs["labels"] = ids if mask is None else ids.masked_fill(mask == 0, -100)
+            inputs["labels"] = next_tokens(ids_of(who, inputs), inputs.get("attention_mask"))
         output = model(**inputs)
         value = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
         if value is None:
@@ -129,26 +128,9 @@ def mean_loss(who: str, model: nn.Module, batches: Sequence[Any], loss: Loss | N
     total, rows = 0.0, 0
     with torch.no_grad():
         for batch in batches:
-            total += float(loss_of(who, model, batch, loss)) * rows_of(batch)
-            rows += rows_of(batch)
+            total += float(loss_of(who, model, batch, loss)) * rows_of(model, batch)
+            rows += rows_of(model, batch)
     return total / rows
-
-
-def rows_of(batch: Any) -> int:
-    """Number of examples in a batch."""
-    return next(len(x) for x in ([batch] if isinstance(batch, Tensor) else batch.values()) if isinstance(x, Tensor))
-
-
-@contextlib.contextmanager
-def evaluated(model: nn.Module) -> Iterator[None]:
-    """Eval mode for the duration, each module's own mode after."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def gradients(who: str, loss: Tensor, of: Sequence[Tensor]) -> list[Tensor | None]:
@@ -199,7 +181,7 @@ def _gate_gradients(model: nn.Module, batches: Sequence[Any], loss: Loss | None,
             value = loss_of("importance", model, batch, loss)
             ran = [edit for edit in edits if edit.gates]
             grads = gradients("importance", value, [gate for edit in ran for gate in edit.gates])
-        B = rows_of(batch)
+        B = rows_of(model, batch)
         for edit in ran:
             of_site = [grad for grad in (grads.pop(0) for _ in edit.gates) if grad is not None]
             # A layer that runs n times in a forward has one head h: its gates are one gate.

@@ -120,17 +120,15 @@ class _Frozen:
         self._along = run.into_site(model, p, along)
         self._size = run.before[p.site]
         norm = norm_before(model, p, "paths")
-        sides = [norm.into(side_of(p, "v", group)) for group in range(p.groups)]
-        self._values = torch.stack([side.weight for side in sides])
-        self._biases = torch.stack([side.bias for side in sides])
+        self._sides = [norm.into(side_of(p, "v", group)) for group in range(p.groups)]
         self._factor = factors(model).residual
 
     def mix(self, stream: Tensor, biases: bool = False) -> Tensor:
         """Each head's mix of the values of a stream [B, T, M], [B, H, T, E]."""
-        pattern = self._run.runs[self._p.site].pattern
-        values = torch.einsum("btm,gem->bgte", stream / self._size, self._values)
-        if biases:
-            values = values + self._biases[:, None]
+        if not self.heads:
+            return stream.new_zeros(stream.shape[0], 0, stream.shape[1], self._p.value_dim)
+        pattern, rows = self._run.patterns[self._p.site], stream / self._size
+        values = torch.stack([rows @ side.weight.T + (side.bias if biases else 0.0) for side in self._sides], 1)
         return attention(pattern.q, pattern.k, values.to(pattern.q.dtype), **pattern.options).to(stream.dtype)
 
     def worth(self, mixed: Tensor) -> Tensor:
@@ -143,7 +141,8 @@ class _Frozen:
 
     def adds_in_all(self, mixed: Tensor) -> Tensor:
         """What all heads and the output projection's bias add, [B, T, M]."""
-        added = sum((mixed[:, h] @ wide(self._p.o.weight(h)).T for h in range(self.heads)), torch.zeros(()))
+        nothing = torch.zeros_like(self._run.embedding)
+        added = sum((mixed[:, h] @ wide(self._p.o.weight(h)).T for h in range(self.heads)), nothing)
         bias = self._p.o_bias
         return self._behind(added if bias is None else added + wide(bias))
 

@@ -1,8 +1,8 @@
-"""One run of a model that norms first, taken apart into what is added to its residual stream."""
+"""One run of a model, taken apart: what its heads mixed, and what is added to its residual stream where norms come first."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import SpecError, UnsupportedError, sentence
+from headwise.errors import UnsupportedError, sentence
 from headwise.heads.reading import (
     Norm,
     last_norm,
@@ -24,32 +24,71 @@ from headwise.heads.reading import (
 )
 from headwise.models.families import STREAMS, factors
 from headwise.models.projections import Projections, projections
-from headwise.models.sites import find_sites, refuse_if_outside
+from headwise.models.sites import find_sites, site_and_run
+from headwise.models.trace import trace
 from headwise.models.using import held
-from headwise.models.watch import Watcher, watched
-from headwise.ops import Attended
+from headwise.pattern import Pattern
 
-__all__ = ["Recording", "attended", "record"]
-
-
-class _Taking(Watcher):
-    def __init__(self, model: nn.Module, names: dict[nn.Module, str]) -> None:
-        super().__init__(model, names)
-        self.taken: dict[str, Attended] = {}
-
-    def take(self, site: str, attended: Attended, mask: Any) -> None:
-        self.taken[site] = attended
+__all__ = ["Recording", "mixes", "record"]
 
 
-def attended(model: nn.Module, batch: Mapping[str, Any], who: str) -> tuple[Any, dict[str, Attended]]:
-    """Runs a model once without gradients: its output, and the attention of each site that ran."""
-    refuse_if_outside(who, model)
-    watcher = _Taking(model, {module: name for name, module in find_sites(model).items()})
-    with held(model), watched(watcher), torch.no_grad():
-        output = model(**batch)
-    if not watcher.taken:
-        raise SpecError(sentence(who, "the forward ran no attention", "there are no heads to speak of"))
-    return output, watcher.taken
+class _Passed:
+    """Tensors that went into or came out of modules, by name; those of a second time as ``name#1``, and so on."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self._times: dict[str, int] = {}
+
+    def into(self, hooks: ExitStack, name: str, module: nn.Module | None) -> None:
+        if module is not None:
+
+            def take(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+                self._keep(name, args[0] if args else kwargs["hidden_states"])
+
+            hooks.callback(module.register_forward_pre_hook(take, with_kwargs=True).remove)
+
+    def out_of(self, hooks: ExitStack, name: str, module: nn.Module) -> None:
+        def take(_: Any, __: Any, output: Any) -> None:
+            self._keep(name, output[0] if isinstance(output, tuple) else output)
+
+        hooks.callback(module.register_forward_hook(take).remove)
+
+    def _keep(self, name: str, tensor: Tensor) -> None:
+        time = self._times.get(name, 0)
+        self._times[name] = time + 1
+        self.tensors[f"{name}#{time}" if time else name] = tensor.detach()
+
+    def of_heads(self, hooks: ExitStack, layers: Sequence[Projections]) -> None:
+        """What output projections are given: heads' mixes of values behind dropout, gates and edits.
+
+        A module without heads has nothing to give one, and may leave it out; that it ran shows in what it returns.
+        """
+        for p in layers:
+            if p.heads:
+                self.into(hooks, p.site, p.o.linear)
+            else:
+                self.out_of(hooks, p.site, p.module)
+
+    def mixed(self, layers: Sequence[Projections]) -> dict[str, Tensor]:
+        """These, head by head, [B, H, T, E], by run of a site."""
+        of = {p.site: p for p in layers}
+        found = {}
+        for run, features in self.tensors.items():
+            p = of.get(site_and_run(run, of)[0])
+            if p is not None:
+                features = features if p.heads else features[..., :0]
+                found[run] = features[..., p.o.rows.to(features.device)].movedim(-2, 1)
+        return found
+
+
+def mixes(model: nn.Module, layers: Sequence[Projections], batch: Mapping[str, Any]) -> tuple[Any, dict[str, Tensor]]:
+    """Runs a model once without gradients: its output, and what the heads mixed, [B, H, T, E] by run of a site."""
+    passed = _Passed()
+    with ExitStack() as hooks:
+        passed.of_heads(hooks, layers)
+        with held(model), torch.no_grad():
+            output = model(**batch)
+    return output, passed.mixed(layers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +100,8 @@ class Recording:
     Attributes:
         layers: the projections of every site of the model.
         stack: the name of the list of layers.
-        runs: by site of the stack, its attention.
+        mixed: by site of the stack that ran, what its heads mixed [B, H, T, E]; H may be 0.
+        patterns: by site that has heads and ran, its pattern.
         embedding: [B, T, M], what the first layer is given, positions included.
         feed_forward: by layer of the stack, what it adds [B, T, M].
         before: by site, what the norm before it divided by, [B, T, 1].
@@ -73,7 +113,8 @@ class Recording:
 
     layers: list[Projections]
     stack: str
-    runs: dict[str, Attended]
+    mixed: dict[str, Tensor]
+    patterns: dict[str, Pattern]
     embedding: Tensor
     feed_forward: dict[str, Tensor]
     before: dict[str, Tensor]
@@ -84,8 +125,8 @@ class Recording:
 
     @property
     def sites(self) -> dict[int, Projections]:
-        """The sites of the stack that ran, by their index among all."""
-        return {at: p for at, p in enumerate(self.layers) if p.site in self.runs}
+        """The sites of the stack that ran, those that have lost all of their heads included, by their index among all."""
+        return {at: p for at, p in enumerate(self.layers) if p.site in self.mixed}
 
     def term(self, added: Tensor, along: Tensor) -> Tensor:
         """What something added to the stream [B, T, M] is worth along a direction that is read behind the last norm."""
@@ -119,17 +160,20 @@ def record(model: Any, batch: Mapping[str, Any], who: str) -> Recording:
     stack = _stack(model, layers, who)
     here = [p for p in layers if stack_of(p.site) == stack]
     norm = last_norm(model, here[0], who)
-    seen = _Seen()
+    passed = _Passed()
     with ExitStack() as hooks:
+        passed.of_heads(hooks, here)
         for p in here:
-            seen.into(hooks, f"before {p.site}", module_before(model, p, who))
-            seen.into(hooks, f"behind {p.site}", module_behind(model, p))
-            seen.out_of(hooks, numbered(p.site), _adds_last(model, p))
-        seen.into(hooks, "stack", model.get_submodule(numbered(here[0].site)))
-        seen.into(hooks, "norm", norm)
-        seen.out_of(hooks, "logits", model.get_output_embeddings())
-        _, runs = attended(model, batch, who)
-    return _told(model, layers, stack, norm, runs, seen.tensors, who)
+            passed.into(hooks, f"before {p.site}", module_before(model, p, who))
+            passed.into(hooks, f"behind {p.site}", module_behind(model, p))
+        for layer, p in {numbered(p.site): p for p in here}.items():
+            passed.out_of(hooks, layer, _adds_last(model, p))
+        passed.into(hooks, "stack", model.get_submodule(numbered(here[0].site)))
+        passed.into(hooks, "norm", norm)
+        passed.out_of(hooks, "logits", model.get_output_embeddings())
+        traced = trace(model, **batch)
+    patterns = {run: traced.pattern(run) for run in traced.sites}
+    return _told(model, layers, here, passed, patterns, who)
 
 
 def _stack(model: nn.Module, layers: list[Projections], who: str) -> str:
@@ -147,39 +191,17 @@ def _adds_last(model: nn.Module, p: Projections) -> nn.Module:
     return model.get_submodule(f"{numbered(p.site)}.{name}")
 
 
-class _Seen:
-    """Tensors that went into or came out of modules."""
-
-    def __init__(self) -> None:
-        self.tensors: dict[str, Tensor] = {}
-
-    def into(self, hooks: ExitStack, name: str, module: nn.Module | None) -> None:
-        if module is not None:
-
-            def take(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-                self.tensors[name] = wide(args[0] if args else kwargs["hidden_states"])
-
-            hooks.callback(module.register_forward_pre_hook(take, with_kwargs=True).remove)
-
-    def out_of(self, hooks: ExitStack, name: str, module: nn.Module) -> None:
-        def take(_: Any, __: Any, output: Any) -> None:
-            self.tensors[name] = wide(output[0] if isinstance(output, tuple) else output)
-
-        hooks.callback(module.register_forward_hook(take).remove)
-
-
 def _told(
     model: nn.Module,
     layers: list[Projections],
-    stack: str,
-    norm: nn.Module,
-    runs: dict[str, Attended],
-    seen: dict[str, Tensor],
+    here: list[Projections],
+    passed: _Passed,
+    patterns: dict[str, Pattern],
     who: str,
 ) -> Recording:
-    by = factors(model)
-    here = [p for p in layers if stack_of(p.site) == stack and p.site in runs]
-    repeated = [site for site in runs if "#" in site and stack_of(site) == stack]
+    by, mixed = factors(model), passed.mixed(here)
+    seen = {name: wide(tensor) for name, tensor in passed.tensors.items()}
+    repeated = [run for run in mixed if "#" in run]
     if repeated:
         raise UnsupportedError(sentence(who, f"{repeated[0]}: a layer ran twice", "each layer adds to the stream once"))
 
@@ -187,16 +209,17 @@ def _told(
         found = Norm.of(module, rows.shape[-1])
         return found, found.sizes(rows, module)
 
-    before = {p.site: size(module_before(model, p, who), seen[f"before {p.site}"])[1] for p in here}
+    ran = [p for p in here if p.site in mixed]
+    before = {p.site: size(module_before(model, p, who), seen[f"before {p.site}"])[1] for p in ran}
     behind = {}
-    for p in here:
+    for p in ran:
         module = module_behind(model, p)
         if module is not None:
             found, divided = size(module, seen[f"behind {p.site}"])
             behind[p.site] = (found.gain, divided)
-    last, divided = size(norm, seen["norm"])
+    last, divided = size(last_norm(model, here[0], who), seen["norm"])
+    # every layer of the stack, whatever its heads do: a layer adds its feed-forward without them as well
     added = {layer: seen[layer] * by.residual for layer in dict.fromkeys(numbered(p.site) for p in here)}
-    found_runs = {p.site: runs[p.site] for p in here}
-    return Recording(
-        layers, stack, found_runs, seen["stack"], added, before, behind, last, divided, seen["logits"] * by.logits
-    )
+    stack = stack_of(here[0].site)
+    logits = seen["logits"] * by.logits
+    return Recording(layers, stack, mixed, patterns, seen["stack"], added, before, behind, last, divided, logits)

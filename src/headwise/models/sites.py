@@ -8,6 +8,7 @@ it would go unseen.
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 import weakref
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ from torch import nn
 from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.models.families import LEFT_ALONE, UNSAYABLE
 
-__all__ = ["find_sites", "in_order", "refuse_if_outside", "resolve_sites", "site_and_run", "sites"]
+__all__ = ["find_sites", "in_order", "refuse_if_outside", "resolve_sites", "site_and_run", "sites", "whole"]
 
 Run = TypeVar("Run")
 
@@ -169,6 +170,14 @@ def refuse_if_outside(who: str, model: nn.Module) -> None:
             )
 
 
+def whole(value: Any) -> int | None:
+    """A whole number of any library as an int, as those of data frames are; None for anything else, bools included."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
 def resolve_sites(who: str, names: list[str], wanted: Any) -> list[str]:
     """Turns a choice of sites, by name or index, into names.
 
@@ -182,14 +191,14 @@ def resolve_sites(who: str, names: list[str], wanted: Any) -> list[str]:
     """
     if wanted is None:
         return list(names)
-    if isinstance(wanted, (str, int)):
+    if isinstance(wanted, str) or whole(wanted) is not None:
         wanted = [wanted]
     if not isinstance(wanted, Iterable):
         raise SpecError(sentence(who, f"sites is {wanted!r}", "it is a list of names and indices of hw.sites(model)"))
     chosen = []
     for asked in wanted:
-        numbered = isinstance(asked, int) and not isinstance(asked, bool) and -len(names) <= asked < len(names)
-        site = names[asked] if numbered else asked
+        number = whole(asked)
+        site = names[number] if number is not None and -len(names) <= number < len(names) else asked
         if site not in names:
             some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             raise SpecError(
