@@ -56,9 +56,9 @@ def test_every_way_starts_from_the_model_as_it_was_and_sees_the_same_batches() -
 def test_training_under_autocast_reads_the_weights_of_each_step() -> None:
     """Weights that autocast had cached in bfloat16 would stay those of step 0."""
     batches = [ids(4, 0)] * 20
-    found = rows(tiny(), Plan((), (20,), 1, 1e-2), batches, ids(4, 0), lambda _: None)
-    assert found[1]["trained"][-1] < found[1]["trained"][0] - 1
-    assert found[1]["loss"] < found[0]["loss"] - 1
+    before, one_less, all_steps = rows(tiny(), Plan((), (19, 20), 1, 1e-2), batches, ids(4, 0), lambda _: None)
+    assert one_less["loss"] < before["loss"] - 1
+    assert all_steps["trained"][-1] == pytest.approx(one_less["loss"], abs=0.02)
 
 
 def test_a_copy_has_its_groups_and_none_stays_as_it_was() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from experiments.retrieval import run as experiment
-from experiments.retrieval.ablation import MEASURES, Inputs, copied, losses, rises, spread, summary
+from experiments.retrieval.ablation import MEASURES, Inputs, alone, copied, losses, rises, spread, summary
 from experiments.retrieval.needle import FACTS, Prompts, prompts, recalled, recalls, told
 from experiments.retrieval.scoring import agreement, ranked
 from experiments.retrieval.sets import CONTROLS, by_layer, from_others, from_same_layers, several
@@ -143,6 +143,11 @@ def test_rises_are_those_of_a_model_without_these_columns_of_w_o(tiny: Any) -> N
                 layer.self_attn.o_proj.weight.copy_(weight)
         for name in MEASURES:
             assert one[name] == pytest.approx(float(without[name].mean()) - found["whole"][name], abs=2e-4)
+    one_by_one = alone(tiny, asked.sample, order[:2])
+    first = next(one for one in found["sets"] if one["heads"] == order[:1] and one["how"] == "zero")
+    assert list(one_by_one) == order[:2]
+    assert one_by_one[1, 2] == pytest.approx(first["repeats"], abs=2e-4)
+    assert abs(one_by_one[0, 1] - one_by_one[1, 2]) > 1e-3
     rows = summary(found["sets"], ["repeats"])
     count = {(row["size"], row["ranking"], row["set"], row["how"]): row["repeats"]["n"] for row in rows}
     assert count[2, "one", "others", "zero"] == count[2, "one", "same layers", "zero"] == 3
@@ -150,7 +155,7 @@ def test_rises_are_those_of_a_model_without_these_columns_of_w_o(tiny: Any) -> N
     means = [one["repeats"] for one in found["sets"] if one["how"] == "mean" and one["set"] == "top"]
     zeros = [one["repeats"] for one in found["sets"] if one["how"] == "zero" and one["set"] == "top"]
     assert all(abs(a - b) > 1e-3 for a, b in zip(means, zeros, strict=True))
-    assert spread([1.0, 2.0, 6.0]) == {"n": 3, "mean": 3.0, "sd": 2.6458, "min": 1.0, "max": 6.0}
+    assert spread([1.0, 2.0, 6.0]) == {"n": 3, "mean": 3.0, "median": 2.0, "sd": 2.6458, "min": 1.0, "max": 6.0}
 
 
 class Letters:

@@ -123,6 +123,13 @@ def test_summaries_are_arithmetic() -> None:
     assert [(row["perplexity"], row["more"]) for row in late] == [(54.6, 3.0), (2.72, 0.0)]
 
 
+def test_passages_that_come_again_from_afar() -> None:
+    passage, other = list(range(20)), list(range(100, 700))
+    ids = passage + other + passage  # the second one begins at 620, its first run of 16 ends at 635
+    assert experiment.recurring(ids, apart=619) == [0, 5]
+    assert experiment.recurring(ids, apart=620) == [0, 0]
+
+
 # What is written down
 
 

@@ -112,8 +112,9 @@ def test_chosen_heads(zoo: Any) -> None:
     torch.testing.assert_close(found.of(1, [3, 0]), found.of("transformer.h.1.attn")[:, [3, 0]])
     torch.testing.assert_close(found.of(-1), found.of(1))
     assert found.of(0, []).shape == (2, 0, 10, 32)
-    with pytest.raises(SpecError, match="head is 4"):
-        found.of(0, [4])
+    for heads, told in (([4], "head is 4;"), (["a"], "head is 'a';"), (4, "heads is 4; it is a list")):
+        with pytest.raises(SpecError, match=told):
+            found.of(0, heads)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="there is no site 2"):
         found.of(2)
 
@@ -218,9 +219,24 @@ def test_nothing_is_left_on_a_model(zoo: Any) -> None:
 
 def test_refusals(zoo: Any) -> None:
     gpt2, batch = zoo.model("gpt2"), zoo.batch("gpt2")
-    for targets in (torch.tensor([64, 1]), torch.tensor([1.0, 2.0]), torch.tensor([1, 2, 3])):
+    for targets in (
+        torch.tensor([64, 1]),
+        torch.tensor([1.0, 2.0]),
+        torch.tensor([1, 2, 3]),
+        torch.tensor([True, True]),
+    ):
         with pytest.raises(ShapeError, match=r"token ids below 64, \[B=2,T=10\] with -1 for none, or \[B=2\]"):
             attribution(gpt2, targets, **batch)
+    with pytest.raises(
+        SpecError, match=r"^attribution: targets is a list; targets are token ids below 64, .* of int64"
+    ):
+        attribution(gpt2, [1, 2], **batch)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=r"^attribution: wrong is a int; wrong are token ids"):
+        attribution(gpt2, torch.tensor([1, 2]), 3, **batch)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=r"logits at 1 of 10 places; .* all of them. Leave out logits_to_keep"):
+        attribution(gpt2, logits_to_keep=1, **batch)
+    with pytest.raises(SpecError, match="no targets and no decoder_input_ids"):  # input_ids are another text
+        attribution(zoo.model("t5"), input_ids=batch["input_ids"], labels=batch["input_ids"])
     with pytest.raises(SpecError, match="no targets and no input_ids"):
         attribution(gpt2, inputs_embeds=torch.zeros(1, 3, 32))
     for name, text in (("bert", "has no unembedding"), ("bart", "norms what its layers give"), ("opt", "is not known")):

@@ -344,7 +344,7 @@ def test_refusals(zoo: Any) -> None:
         ov(llama, 0, 0, between="words")
     with pytest.raises(SpecError, match="no rotary embedding"):
         qk(gpt2, 0, 0, offset=1)
-    for offset in ([], [1.5]):
+    for offset in ([], [1.5], 1.5, "1"):
         with pytest.raises(SpecError, match="how far the key lies before"):
             qk(llama, 0, 0, offset=offset)  # type: ignore[arg-type]
     for read in (qk, ov):
@@ -358,7 +358,12 @@ def test_refusals(zoo: Any) -> None:
         ov(t5, 0, 0, between="tokens")
     with pytest.raises(UnsupportedError, match="from another stack"):
         qk(t5, 3, 0, between="tokens")
-    with pytest.raises(UnsupportedError, match="reads no tokens"):
+    with pytest.raises(UnsupportedError, match=r"^qk: ViTModel reads no tokens"):
         qk(zoo.model("vit"), 0, 0, between="tokens")
+    with pytest.raises(SpecError, match=r"^virtual: first is 0; it is \(layer, head\)"):
+        virtual(llama, 0, 1)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=r"^virtual: second is \(1,\); it is"):
+        virtual(llama, (0, 1), (1,))  # type: ignore[arg-type]
+    assert torch.equal(qk(llama, 0, 0, offset=torch.tensor(3)).a, qk(llama, 0, 0, offset=[3]).a)  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="how the weights of its heads lie is not known"):
         qk(zoo.model("opt"), 0, 0)

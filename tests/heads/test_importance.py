@@ -232,7 +232,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], type[HeadwiseError], str]] = {
     "both": (lambda m, b: pruning_curve(m, b, iterative=True, scores=torch.ones(2, 4)), SpecError, "iterative=True"),
     "scores": (lambda m, b: pruning_curve(m, b, scores=torch.ones(3, 4)), ShapeError, "scores do not fit the model"),
     "scores of too few heads": (
-        lambda m, b: pruning_curve(m, b, scores=torch.ones(2, 3)), ShapeError, "they are float [L=2,H=4]",
+        lambda m, b: pruning_curve(m, b, scores=torch.ones(2, 3)), ShapeError, "they are finite float [L=2,H=4]",
     ),
     "scores of too many heads": (
         lambda m, b: pruning_curve(m, b, scores=torch.ones(2, 6)), ShapeError, "NaN where a layer has no such head",
@@ -242,7 +242,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], type[HeadwiseError], str]] = {
     "half a step": (lambda m, b: train_gates(m, b, steps=2.5), SpecError, "steps is 2.5; it is a whole number"),
     "a penalty of text": (lambda m, b: train_gates(m, b, penalty="x"), SpecError, "penalty is 'x'"),
     "nothing in a batch": (lambda m, _: hw.importance(m, {}), SpecError, "a batch has no input_ids but nothing"),
-    "lists": (lambda m, _: hw.importance(m, {"input_ids": [[1, 2]]}), SpecError, "input_ids are list"),
+    "lists": (lambda m, _: hw.importance(m, {"input_ids": [[1, 2]]}), SpecError, "input_ids of a batch of batches are a list"),
     "no model": (lambda _m, b: hw.importance(torch.nn.Linear(2, 2), b), UnsupportedError, "interface"),
 }  # fmt: skip
 

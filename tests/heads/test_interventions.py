@@ -232,7 +232,10 @@ def test_patterns_of_single_heads_are_those_of_the_other_run(zoo: Any, family: s
 def test_single_heads_patterns_are_refused_between_different_masks(zoo: Any) -> None:
     model = zoo.model("llama")
     there = hw.trace(model, **zoo.batch("llama", "left"))
-    with pytest.raises(SpecError, match="traced under another mask"), hw.patch(model, {0: [2]}, there, what="pattern"):
+    with (
+        pytest.raises(SpecError, match="traced under another width, mask, position or rule"),
+        hw.patch(model, {0: [2]}, there, what="pattern"),
+    ):
         zoo.result(model, zoo.batch("llama"))
     with hw.patch(model, {0: [0, 1, 2, 3]}, there, what="pattern"):
         zoo.result(model, zoo.batch("llama"))
@@ -314,7 +317,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], type[HeadwiseError], str]] = {
     "edges": (lambda m, _: hw.knock_out(m, {0: [0]}, [1, 2]), SpecError, "they are pairs (query, key)"),
     "no edges": (lambda m, _: hw.knock_out(m, {0: [0]}, []), SpecError, "at least one"),
     "edges of floats": (lambda m, _: hw.knock_out(m, {0: [0]}, torch.ones(1, 2)), SpecError, "they are pairs"),
-    "negative edge": (lambda m, _: hw.knock_out(m, {0: [0]}, [(-1, 0)]), SpecError, "negative position"),
+    "negative edge": (lambda m, _: hw.knock_out(m, {0: [0]}, [(-1, 0)]), SpecError, "an edge has a position of -1"),
     "no trace": (lambda m, b: hw.patch(m, {0: [0]}, b), SpecError, "source is a dict"),
     "what": (lambda m, b: hw.patch(m, {0: [0]}, hw.trace(m, **b), what="all"), SpecError, "what is 'all'"),
     "freeze": (lambda m, _: hw.freeze(m, 3), SpecError, "freeze: source is a int"),
@@ -371,10 +374,11 @@ def test_outputs_that_do_not_fit_are_refused(zoo: Any) -> None:
             zoo.result(model, batch)
     with pytest.raises(ShapeError, match="traced in another shape"), hw.freeze(model, hw.trace(model, **short)):
         zoo.result(model, batch)
-    bert = zoo.model("bert")
+    bart = zoo.model("bart")
+    cross = next(site for site in hw.sites(bart) if "encoder_attn" in site)
     with pytest.raises(ShapeError, match="placed by their row"):  # noqa: SIM117
-        with hw.ablate(bert, {0: [1]}, how="resample", reference=zoo.batch("bert", length=12)):
-            zoo.result(bert, zoo.batch("bert"))
+        with hw.ablate(bart, {cross: [1]}, how="resample", reference=zoo.batch("bart", length=12)):
+            zoo.result(bart, zoo.batch("bart"))
 
 
 def test_a_layer_that_runs_more_than_once_has_no_one_output(zoo: Any) -> None:

@@ -11,7 +11,7 @@ from known_heads import Signs, previous_token_head
 from torch import Tensor
 
 import headwise as hw
-from headwise.errors import SpecError
+from headwise.errors import SpecError, UnsupportedError
 from headwise.heads.random_tokens import Sample, draw, random_token_scores
 from headwise.heads.watching import Run, runs_of
 
@@ -154,6 +154,17 @@ def test_encoder_and_decoder_read_samples_of_their_own(zoo: Any) -> None:
             assert float(scores["prefix_matching"].score[head]) == pytest.approx(wanted, abs=1e-5)
 
 
+@pytest.mark.parametrize("family", ["llama", "bart"])
+def test_what_runs_is_found_where_it_is_not_said(zoo: Any, family: str) -> None:
+    model = zoo.model(family)
+    batch = {"input_ids": torch.tensor([[3, 4, 5, 6]])}
+    batch |= {"decoder_input_ids": torch.tensor([[1, 4]])} if family == "bart" else {}
+    said, found = (random_token_scores(model, Signs(), known, **SMALL) for known in (runs(model, **batch), None))
+    assert list(found) == list(said)
+    for name in said:
+        assert torch.equal(found[name]["prefix_matching"].score, said[name]["prefix_matching"].score)
+
+
 def test_one_repeat_shows_no_prefix_matching(zoo: Any) -> None:
     model = zoo.model("llama")
     found = random_token_scores(model, Signs(), runs(model), tokens=6, repeats=1, examples=2)
@@ -192,12 +203,14 @@ def test_samples_are_distinct_ordinary_tokens_of_medium_frequency(zoo: Any) -> N
 
 def test_what_cannot_be_drawn_is_one_sentence(zoo: Any) -> None:
     model = zoo.model("llama")
-    with pytest.raises(SpecError, match="25 tokens 4 times are 101 with the start token, the context is 64"):
+    with pytest.raises(SpecError, match=r"^random_token_scores: 25 tokens 4 times are 101 .*, the context is 64"):
         random_token_scores(model, Signs(), runs(model))
     with pytest.raises(SpecError, match="ordinary tokens of medium frequency, and 60 are wanted"):
         draw(model, Signs(), tokens=60, repeats=1)
     with pytest.raises(SpecError, match="offset is 0; it is 1, what followed, or -1, preceded"):
         random_token_scores(model, Signs(), runs(model), offset=0)
+    with pytest.raises(UnsupportedError, match=r"^random_token_scores: ViTModel reads pixel_values"):
+        random_token_scores(zoo.model("vit"), Signs())
 
 
 def test_the_table_holds_them() -> None:

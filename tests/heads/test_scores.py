@@ -12,7 +12,8 @@ from torch import Tensor
 import headwise as hw
 from headwise.errors import ShapeError, SpecError, UnsupportedError
 from headwise.heads import KINDS, kind_of, lift, score_heads
-from headwise.heads.scores import LOCAL, _Table, _Uniform, questions
+from headwise.heads.even import Even
+from headwise.heads.scores import LOCAL, _Table, share_questions
 
 IDS = torch.tensor([[5, 9, 3, 5, 9, 7, 3, 3, 8, 5, 9, 11, 7, 3, 5, 2, 9]])
 SIZES = {"vocab_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
@@ -147,35 +148,31 @@ def built(kind: str, ids: Tensor) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
     return high * q[None, None], k[None, None], not_itself
 
 
+def table_of(shares: Any, *operands: Tensor, **options: Any) -> _Table:
+    """The scores of one attention call."""
+    asked = [*shares.values(), hw.Entropy(name="score:entropy")]
+    attended = hw.attend(*operands, observe=asked, **options)
+    return _Table.of(shares, attended.seen, Even(list(shares.values())).of(attended.pattern))
+
+
 @pytest.mark.parametrize("backend", ["blocked", "reference"])
 @pytest.mark.parametrize(
     "kind", ["previous_token", "next_token", "duplicate_token", "induction", "first_token", "broad"]
 )
 def test_a_head_built_to_be_one_kind_is_that_kind(kind: str, backend: str) -> None:
     q, k, rules = built(kind, IDS)
-    shares = questions(IDS, None, None)
-    asked = [
-        *shares.values(),
-        hw.Entropy(name="score:entropy"),
-        _Uniform(tuple(shares.values()), name="score:uniform"),
-    ]
+    shares = share_questions(IDS, None, None)
     mask = None if kind == "next_token" else hw.Causal()
-    seen = hw.attend(q, k, q, mask=mask, scores=rules, scale=1.0, observe=asked, backend=backend).seen
-    (head,) = _Table.of(seen, list(shares)).heads(0, "site")
+    (head,) = table_of(shares, q, k, q, mask=mask, scores=rules, scale=1.0, backend=backend).heads(0, "site")
     assert head.scores[kind] == pytest.approx(1, abs=1e-5)
     assert head.kind == kind
 
 
 def test_a_uniform_head_scores_its_chance_level() -> None:
-    shares = questions(IDS, None, IDS == 7)
+    shares = share_questions(IDS, None, IDS == 7)
     x = torch.zeros(1, 3, IDS.shape[1], 4)
-    asked = [
-        *shares.values(),
-        hw.Entropy(name="score:entropy"),
-        _Uniform(tuple(shares.values()), name="score:uniform"),
-    ]
     for mask in (None, hw.Causal(), hw.Causal() & hw.Window(6, 0), hw.Padding(torch.tensor([11]))):
-        table = _Table.of(hw.attend(x, x, x, mask=mask, observe=asked).seen, list(shares))
+        table = table_of(shares, x, x, x, mask=mask)
         assert table.scores.keys() == table.chances.keys()
         for kind in table.scores:
             torch.testing.assert_close(table.scores[kind], table.chances[kind], atol=1e-6, rtol=0)
@@ -185,10 +182,12 @@ def test_a_mask_that_differs_by_head_has_a_chance_level_by_head() -> None:
     T = IDS.shape[1]
     keep = torch.ones(2, T, T, dtype=torch.bool).tril()
     keep[1] &= torch.ones(T, T, dtype=torch.bool).triu(-4)
-    shares = questions(IDS, None, None)
+    shares = share_questions(IDS, None, None)
     x = torch.zeros(1, 2, T, 4)
-    found = hw.attend(x, x, x, mask=hw.Dense(keep), observe=[_Uniform(tuple(shares.values()), name="u")]).seen["u"]
-    torch.testing.assert_close(found[0, :, -1], keep.sum(-1).float())
+    even = Even(list(shares.values())).of(hw.Pattern(x, x, mask=hw.Dense(keep)))
+    torch.testing.assert_close(even.visible[0], keep.sum(-1).double())
+    near = (torch.arange(T)[:, None] - torch.arange(T)).abs() < LOCAL
+    torch.testing.assert_close(even.count("score:local")[0], (keep & near).sum(-1).double())
 
 
 def test_kinds_claim_heads_in_the_order_that_is_documented() -> None:
@@ -222,14 +221,8 @@ def test_a_short_text_makes_no_induction_head() -> None:
     # one repeat, and a head that looks for it: three queries are no evidence
     ids = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1, 2, 3]])
     q, k, rules = built("induction", ids)
-    shares = questions(ids, None, None)
-    asked = [
-        *shares.values(),
-        hw.Entropy(name="score:entropy"),
-        _Uniform(tuple(shares.values()), name="score:uniform"),
-    ]
-    seen = hw.attend(q, k, q, mask=hw.Causal(), scores=rules, scale=1.0, observe=asked).seen
-    (head,) = _Table.of(seen, list(shares)).heads(0, "site")
+    shares = share_questions(ids, None, None)
+    (head,) = table_of(shares, q, k, q, mask=hw.Causal(), scores=rules, scale=1.0).heads(0, "site")
     assert head.scores["induction"] == pytest.approx(1, abs=1e-5)
     assert head.error["induction"] == float("inf")
     assert head.kind != "induction"
@@ -243,6 +236,11 @@ def test_what_cannot_be_scored_is_refused() -> None:
         score_heads(model, IDS, torch.ones(1, 3))
     with pytest.raises(ShapeError, match="input_ids"):
         score_heads(model, IDS[0])
+    for ids in (IDS + 8, IDS - 6):
+        with pytest.raises(SpecError, match=r"input_ids holds token (17|-1); LlamaModel knows the tokens 0 to 15"):
+            score_heads(model, ids)
+    with pytest.raises(SpecError, match="input_ids is a list"):
+        score_heads(model, IDS.tolist())  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="score:entropy"):
         score_heads(model, IDS, observe=[hw.Entropy(name="score:entropy")])
     config = transformers.T5Config(vocab_size=16, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)

@@ -300,8 +300,8 @@ def test_layers_that_share_a_module_have_a_row_for_each_run(zoo: Any) -> None:
     table = table_of(zoo.model("albert"))
     first, second = table.rows[0]["site"], table.rows[4]["site"]
     assert second == f"{first}#1"
-    assert [row["layer"] for row in table.rows] == [0] * 8
-    assert set(table.labels) == {(0, head) for head in range(4)}
+    assert [row["layer"] for row in table.rows] == [0] * 4 + [1] * 4
+    assert set(table.labels) == {(layer, head) for layer in range(2) for head in range(4)}
 
 
 def test_scoring_leaves_the_model_as_it_was(zoo: Any) -> None:
@@ -395,7 +395,9 @@ def test_relations_and_retrieval_stand_in_the_table(zoo: Any, monkeypatch: pytes
     from headwise.heads.relations import RelationScore
     from headwise.heads.retrieval import RetrievalScore
 
-    retrieved = {(1, head): RetrievalScore(0.3 * head, 0.1, 45, 0.8) for head in range(4)}
+    # above 0.1 and sure; 0.1 itself; unsure; below chance
+    scores, errors = (0.3, 0.1, 0.3, 0.01), (0.02, 0.001, 0.1, 0.001)
+    retrieved = {(1, head): RetrievalScore(scores[head], 0.05, 45, 0.8, errors[head]) for head in range(4)}
     related = {(0, 2): {"nsubj": RelationScore(0.5, 0.25, 12, {"offset +1": 0.25})}}
     monkeypatch.setattr(module, "retrieval_scores", lambda *_, **__: retrieved)
     monkeypatch.setattr(module, "relation_scores", lambda *_: related)
@@ -403,9 +405,13 @@ def test_relations_and_retrieval_stand_in_the_table(zoo: Any, monkeypatch: pytes
     assert {"retrieval", "relations"} <= set(table.seconds)
     rows = {(row["layer"], row["head"]): row for row in table.rows}
     assert rows[0, 0]["retrieval"] is None
-    assert (rows[1, 1]["retrieval"], rows[1, 1]["retrieval_chance"], rows[1, 1]["retrieval_n"]) == (0.3, 0.1, 45)
-    assert "retrieval" in table.labels[1, 1]
-    assert "retrieval" not in table.labels[1, 0]
+    assert (rows[1, 0]["retrieval"], rows[1, 0]["retrieval_chance"], rows[1, 0]["retrieval_n"]) == (0.3, 0.05, 45)
+    assert [head for head in range(4) if "retrieval" in table.labels[1, head]] == [0]
+    assert table.labels[1, 0][-1] == "retrieval"
+    assert rows[1, 0]["label"] == ", ".join(table.labels[1, 0])
+    ordered = table.sorted("retrieval")
+    assert ordered.labels == table.labels
+    assert "retrieval" in ordered.row_labels[0]
     assert (rows[0, 2]["relation:nsubj"], rows[0, 2]["relation:nsubj_chance"]) == (0.5, 0.25)
     assert rows[0, 2]["relation:nsubj_n"] == 12
     assert rows[0, 1]["relation:nsubj"] is None
@@ -419,6 +425,8 @@ def test_relations_and_retrieval_stand_in_the_table(zoo: Any, monkeypatch: pytes
         ([], {}, SpecError, "texts is empty"),
         ([[1]], {}, SpecError, "text 0 is 1 token;"),
         ([[1, 2], []], {}, SpecError, "text 1 is 0 tokens;"),
+        ([[3, 4, 64]], {}, SpecError, "text 0 holds token 64; LlamaForCausalLM knows the tokens 0 to 63"),
+        ([[3, 4], [-1, 3]], {}, SpecError, "text 1 holds token -1;"),
         ([[1] * 65], {}, SpecError, "text 0 has 65 tokens, the context is 64. Read its beginning with tokens=64"),
         ([[[1, 2]]], {}, ShapeError, r"text 0 is torch.int64; a text is a string or token ids, int64 \[T\]"),
         ([[0.5, 1.0]], {}, ShapeError, "text 0 is torch.float32"),

@@ -13,10 +13,9 @@ import transformers
 from torch import Tensor
 
 import headwise as hw
-from headwise.models import load
 
 TOKENS, TIMES, EXAMPLES = 25, 4, 10
-FOLDER = Path(load.__globals__["__file__"]).parent / "weights" / "two-layer"
+FOLDER = Path(hw.__file__).parent / "models" / "weights" / "two-layer"
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +97,8 @@ def best_and_others(scores: Tensor, count: int) -> tuple[list[int], list[int]]:
 
 def test_heads_of_layer_1_match_prefixes_and_no_head_of_layer_0_does(prefix_matching: tuple[Tensor, float]) -> None:
     score, chance = prefix_matching
-    assert chance == pytest.approx(0.0248, abs=1e-3)
+    counted = [(i - 1) // TOKENS / (i + 1) for i in range(TOKENS + 1, TOKENS * TIMES + 1)]  # copies over visible keys
+    assert chance == pytest.approx(sum(counted) / len(counted))
     assert float(score[1].max()) > 0.5
     assert float(score[1].max()) > 20 * chance
     assert float(score[0].max()) < 4 * chance
@@ -145,25 +145,45 @@ def test_copies_are_told_and_it_is_the_induction_heads_that_tell_them(
     assert without_best > 4 * abs(without_others)
 
 
-def test_a_repeated_list_goes_on(loaded: tuple[Any, Any], repeats: Tensor) -> None:
-    model, _ = loaded
-    prompt, expected = repeats[:, : 2 * TOKENS + 6], repeats[:, 2 * TOKENS + 6 : 3 * TOKENS + 1]
-    made = hw.use(model).generate(
-        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=expected.shape[1], do_sample=False
-    )
+LISTS = (
+    ("The packages are: bash, perl, python3, apache2, sqlite3, exim4.\n", "The packages are: bash, perl,"),
+    ("alpha beta gamma delta epsilon zeta eta theta ", "alpha beta gamma"),
+    ("mount, umount, fsck, mkfs, lsblk, swapon; ", "mount, umount,"),
+    ("one = 3; two = 7; three = 1; four = 9; ", "one = 3; two ="),
+)
+
+
+def test_a_repeated_list_goes_on(loaded: tuple[Any, Any]) -> None:
+    model, tokenizer = loaded
+    hw.use(model)
+    right = []
+    for text, start in LISTS:
+        prompt = tokenizer(text * 2 + start, return_tensors="pt").input_ids
+        made = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=12, do_sample=False)
+        goes_on = tokenizer.decode(made[0, prompt.shape[1] :])
+        wanted = (text * 2)[len(start) :][: len(goes_on)]
+        right.append(goes_on == wanted)
     hw.restore(model)
-    right = (made[:, prompt.shape[1] :] == expected).double().mean()
-    assert float(right) > 0.6, f"{right:.0%} of the tokens go on as they did before"
+    assert sum(right) >= 3, right
+
+
+def test_most_copied_tokens_are_its_first_guess(loaded: tuple[Any, Any], repeats: Tensor) -> None:
+    model, _ = loaded
+    with torch.no_grad():
+        right = model(repeats).logits[:, :-1].argmax(-1) == repeats[:, 1:]
+    first, later = right[:, :TOKENS].double().mean(), right[:, TOKENS + 1 : 2 * TOKENS].double().mean()
+    assert float(first) < 0.05
+    assert float(later) > 0.7
 
 
 def test_the_loss_of_prose_is_that_of_a_trained_model(loaded: tuple[Any, Any]) -> None:
     model, tokenizer = loaded
     told = []
-    for topic in ("sequences", "naming", "exceptions", "numbers", "typesseq", "modules"):
+    for topic in ("exceptions", "naming", "numbers", "typesseq", "customization", "formatstrings"):
         ids = tokenizer(pydoc_data.topics.topics[topic], return_tensors="pt").input_ids[:, :512]
         with torch.no_grad():
             told.append(float(model(ids, labels=ids).loss))
-    assert sum(told) / len(told) < 4.2, told  # the frequencies of the tokens alone give about 6
+    assert sum(told) / len(told) < 4, told  # the frequencies of the tokens alone give about 6
 
 
 def test_plain_transformers_reads_the_folder(loaded: tuple[Any, Any], repeats: Tensor) -> None:

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -115,20 +116,18 @@ def _check(keep: float, tokens: int, window: int) -> None:
 @contextlib.contextmanager
 def _new_folder(out: Path) -> Iterator[Path]:
     """A folder beside its place, moved there when it is whole."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() or out.is_symlink():
         raise SpecError(
             sentence("prune", f"{out} is there already", "the pruned model gets a new folder", todo="Name another.")
         )
-    beside = out.parent / f".{out.name}.part"
     try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     except OSError as cause:
         raise SpecError(sentence("prune", f"cannot write {out}", cause.strerror or str(cause))) from cause
     try:
         yield beside
-        if out.exists():
-            out.rmdir()
+        beside.chmod(0o755)
         beside.rename(out)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
@@ -138,6 +137,7 @@ def _pruned(job: _Job, dtype: Any, folder: Path, err: Any) -> _Done:
     import headwise as hw
     from headwise.heads import Drift, pruning_curve
     from headwise.models.library import transformers
+    from headwise.models.projections import projections
 
     def doing(what: str) -> contextlib.AbstractContextManager[Any]:
         return err.status(what) if err.is_terminal else contextlib.nullcontext()
@@ -153,6 +153,9 @@ def _pruned(job: _Job, dtype: Any, folder: Path, err: Any) -> _Done:
                 todo="In Python: hw.importance(model, batches with labels), then hw.prune.",
             )
         )
+    total = sum(projections(model, site, "prune").heads for site in hw.sites(model))
+    if int((1 - job.keep) * total + 1e-6) < 1:
+        raise SpecError(sentence("prune", f"--keep {job.keep} of {total} heads takes none out", todo="Keep fewer."))
     windows = _windows(job, model, tokenizer)
     half = len(windows) // 2
     causal = model.can_generate()
@@ -170,10 +173,6 @@ def _pruned(job: _Job, dtype: Any, folder: Path, err: Any) -> _Done:
             method=method,
         )
     point = curve.keeping(job.keep)
-    if not point.removed:
-        raise SpecError(
-            sentence("prune", f"--keep {job.keep} of {curve.total} heads takes none out", todo="Keep fewer.")
-        )
     with doing("pruning"):
         whole = copy.deepcopy(model)
         hw.prune(model, point.heads)
@@ -205,6 +204,9 @@ def _windows(job: _Job, model: Any, tokenizer: Any) -> list[Any]:
                 "prune", f"{job.name} has no tokenizer", "a text is read through one", todo="Save it with the model."
             )
         )
+    if not tokenizer.is_fast:
+        what = f"the tokenizer of {job.name} is a {type(tokenizer).__name__}, written in Python"
+        raise SpecError(sentence("prune", what, "a text is cut into windows by a fast tokenizer"))
     longest = context(model)
     if longest is not None and job.window > longest:
         raise SpecError(

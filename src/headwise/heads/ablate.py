@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
-from headwise.heads.batches import as_batches, run
+from headwise.heads.batches import as_batches, mask_of_queries, run
 from headwise.heads.editing import chosen, edited
 from headwise.models.edit import Call, Edit, Edited
 from headwise.models.families import CROSS
@@ -37,7 +37,8 @@ def ablate(
 
     The pattern is computed as ever; later layers see what comes of the change. To keep their patterns as they were,
     open the block inside ``hw.freeze``: Olsson et al.'s pattern-preserving ablation. Everything runs on the backend
-    that the model would run on anyway.
+    that the model would run on anyway. Under gradient checkpointing run backward inside the block, too: it repeats the
+    layers.
 
     Args:
         model: a transformers model; one that is not in use is used for the duration.
@@ -121,14 +122,10 @@ class _Resampled(Edit):
 
     def _rows(self, call: Call, T: int) -> Tensor:
         """For each query of the run its row in the reference, [B or 1, T]."""
-        if not call.placed:
-            # Without a causal mask, as in encoders and cross attention, nothing says where a query stands but its row.
-            if self.z.shape[2] != T:
-                raise self._misfit(call.q, "queries without a causal mask are placed by their row, so T must agree")
-            return torch.arange(T, device=call.q.device)[None]
-        start = torch.as_tensor(call.first_position, device=call.q.device).reshape(-1, 1)
-        first = torch.as_tensor(self.first, device=call.q.device).reshape(-1, 1)
-        return start - first + torch.arange(T, device=call.q.device)
+        if self.crosses and self.z.shape[2] != T:
+            raise self._misfit(call.q, "queries of cross attention are placed by their row, so T must agree")
+        first = torch.as_tensor(0 if self.crosses else self.first, device=call.q.device).reshape(-1, 1)
+        return self.first_query(call)[:, None] - first + torch.arange(T, device=call.q.device)
 
     def _misfit(self, run: Tensor, rule: str) -> ShapeError:
         return ShapeError(
@@ -179,7 +176,7 @@ class _Sums(_Recording):
     def record(self, site: str, attended: Attended, z: Tensor) -> None:
         # A query that padding hides sees nothing, but in cross attention, where the mask is of the other side's keys.
         real = (attended.lse > -torch.inf).any(1)
-        told = _mask_of_decoder(self.batch)
+        told = mask_of_queries(self.batch)
         if CROSS.search(site) and told is not None:
             real = real & told.bool().to(real.device)
         real = real[:, None, :, None]
@@ -201,15 +198,6 @@ def _watch(model: nn.Module, watcher: _Recording, batches: Sequence[Any]) -> Non
     with held(model), watched(watcher), torch.no_grad():
         for watcher.batch in batches:
             run(model, watcher.batch)
-
-
-def _mask_of_decoder(batch: Any) -> Tensor | None:
-    """Which tokens are real of those that ask in cross attention, [B, T]; None where the batch does not say."""
-    if isinstance(batch, Tensor):
-        return None
-    beside = any(name.startswith("decoder_") for name in batch)
-    mask: Tensor | None = batch.get("decoder_attention_mask" if beside else "attention_mask")
-    return mask
 
 
 def _means(model: nn.Module, which: Mapping[str, Sequence[int]], batches: Sequence[Any]) -> list[Edit]:

@@ -14,7 +14,7 @@ from headwise.heads.reading import wide
 from headwise.heads.recording import mixes, record
 from headwise.heads.targets import logits_asked
 from headwise.models.projections import Projections, projections
-from headwise.models.sites import in_order, resolve_sites, site_and_run, sites
+from headwise.models.sites import in_order, resolve_sites, site_and_run, sites, whole
 
 __all__ = ["Attribution", "Contributions", "attribution", "contributions"]
 
@@ -48,10 +48,13 @@ class Contributions:
         """
         site, p = self._found(layer)
         H = p.heads
+        if heads is not None and not isinstance(heads, Iterable):
+            raise SpecError(sentence("contributions", f"heads is {heads!r}", "it is a list of heads, or None for all"))
         wanted = range(H) if heads is None else list(heads)
-        wrong = [head for head in wanted if not 0 <= head < H]
+        wrong = [head for head in wanted if whole(head) is None or not 0 <= head < H]
         if wrong:
-            raise SpecError(sentence("contributions", f"head is {wrong[0]}", f"{site} has heads 0 to {H - 1}"))
+            rule = f"{site} has heads 0 to {H - 1}" if H else f"{site} has no heads"
+            raise SpecError(sentence("contributions", f"head is {wrong[0]!r}", rule))
         z = self._mixed[site]
         added = [z[:, head] @ p.o.weight(head).detach().T for head in wanted]
         return torch.stack(added, 1) if added else z.new_zeros(z.shape[0], 0, z.shape[2], p.o.matrix.shape[0])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +14,19 @@ from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
 
-__all__ = ["as_batches", "ids_of", "in_mode", "next_tokens", "rows_of", "run"]
+__all__ = ["as_batches", "ids_of", "in_mode", "mask_of_queries", "next_tokens", "rows_of", "run", "trainable"]
+
+
+@dataclass(eq=False)
+class _Held:
+    """The modes of a model's modules before somebody changed them, and how many there are that did."""
+
+    modes: dict[nn.Module, bool]
+    count: int = 0
+
+
+_lock = threading.Lock()
+_modes: weakref.WeakKeyDictionary[nn.Module, _Held] = weakref.WeakKeyDictionary()
 
 
 def as_batches(who: str, name: str, given: Any) -> list[Any]:
@@ -38,6 +53,7 @@ def as_batches(who: str, name: str, given: Any) -> list[Any]:
         )
     batches = list(several)
     for batch in batches:
+        _check_batch(who, name, batch)
         if not isinstance(batch, (Mapping, Tensor)):
             raise SpecError(
                 sentence(
@@ -49,6 +65,24 @@ def as_batches(who: str, name: str, given: Any) -> list[Any]:
     return batches
 
 
+def _check_batch(who: str, name: str, batch: Any) -> None:
+    """Raises SpecError where a batch's token ids are none: lists, floats, no rows or no tokens."""
+    ids = batch if isinstance(batch, Tensor) else batch.get("input_ids") if isinstance(batch, Mapping) else None
+    if ids is None:
+        return
+    shown = f"{list(ids.shape)} of {ids.dtype}" if isinstance(ids, Tensor) else f"a {type(ids).__name__}"
+    if isinstance(ids, Tensor) and ids.dim() == 2 and ids.numel() and not (ids.is_floating_point() or ids.is_complex()):
+        return
+    raise SpecError(
+        sentence(
+            who,
+            f"input_ids of a batch of {name} are {shown}",
+            "they are a tensor of whole numbers [B,T], with a row and a token at least",
+            todo='Give tokenizer(texts, return_tensors="pt", padding=True).',
+        )
+    )
+
+
 def rows_of(model: nn.Module, batch: Any) -> int:
     """Number of examples in a batch: the rows of the model's main input, else the most that any input has."""
     if isinstance(batch, Tensor):
@@ -56,6 +90,15 @@ def rows_of(model: nn.Module, batch: Any) -> int:
     main = batch.get(getattr(model, "main_input_name", "input_ids"))
     inputs = [main] if isinstance(main, Tensor) else [x for x in batch.values() if isinstance(x, Tensor) and x.dim()]
     return max(map(len, inputs), default=1)
+
+
+def mask_of_queries(batch: Any) -> Tensor | None:
+    """Which tokens are real of those that the output is about, [B, T]: the decoder's, where there are two sequences."""
+    if isinstance(batch, Tensor):
+        return None
+    beside = any(str(name).startswith("decoder_") for name in batch)
+    mask: Tensor | None = batch.get("decoder_attention_mask" if beside else "attention_mask")
+    return mask
 
 
 def ids_of(who: str, inputs: Mapping[str, Any]) -> Tensor:
@@ -74,6 +117,15 @@ def ids_of(who: str, inputs: Mapping[str, Any]) -> Tensor:
             )
         )
     return ids
+
+
+def trainable(batch: Any) -> Any:
+    """A batch that autograd can keep: tensors made in inference mode are copied, which is done outside of it."""
+    if isinstance(batch, Tensor):
+        return batch.clone() if batch.is_inference() else batch
+    if not any(isinstance(value, Tensor) and value.is_inference() for value in batch.values()):
+        return batch
+    return {name: trainable(value) if isinstance(value, Tensor) else value for name, value in batch.items()}
 
 
 def next_tokens(ids: Tensor, mask: Tensor | None) -> Tensor:
@@ -95,13 +147,19 @@ def next_tokens(ids: Tensor, mask: Tensor | None) -> Tensor:
 @contextlib.contextmanager
 def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
     """Train or eval mode for the duration, each module's own mode after."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.train(training)
+    with _lock:
+        held = _modes.setdefault(model, _Held({module: module.training for module in model.modules()}))
+        held.count += 1
+        model.train(training)
     try:
         yield
     finally:
-        for module, before in modes:
-            module.training = before
+        with _lock:
+            held.count -= 1
+            if not held.count:  # the last of several threads gives back what the first one found
+                del _modes[model]
+                for module, before in held.modes.items():
+                    module.training = before
 
 
 def run(model: nn.Module, batch: Any) -> Any:

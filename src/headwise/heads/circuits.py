@@ -24,10 +24,10 @@ from headwise.heads.factored import FactoredMatrix, eigenvalue_ratios
 from headwise.heads.reading import (
     Norm,
     Side,
-    chosen,
     crosses,
     embeddings,
     last_norm,
+    layer_with,
     moves,
     norm_before,
     reaches_logits,
@@ -107,7 +107,7 @@ def qk(
         >>> qk(model, 0, 1), qk(model, 0, 1, between="tokens", offset=range(1, 5))
         (FactoredMatrix([8, 8], rank 4), FactoredMatrix([16, 16], rank 4))
     """
-    p = chosen(model, layer, head, "qk")
+    p = layer_with(model, layer, head, "qk")
     refuse_unless_bilinear(p, "qk")
     q, k = side_of(p, "q", head), side_of(p, "k", p.kv_heads[head])
     if fold_norm:
@@ -120,7 +120,7 @@ def qk(
         k = Side(R @ k.weight, R @ k.bias)
     if _tokens(between, "qk"):
         _refuse_crossing(p, "qk")
-        E = embeddings(model)
+        E = embeddings(model, "qk")
         return FactoredMatrix(_read(E, q, biases), _read(E, k, biases).T)
     return FactoredMatrix(_homogeneous(q, biases), _homogeneous(k, biases).T)
 
@@ -169,13 +169,13 @@ def ov(
         >>> ov(model, 0, 1), ov(model, 0, 1, between="tokens")[3].shape  # token 3's row: 16 logits
         (FactoredMatrix([8, 8], rank 4), torch.Size([16]))
     """
-    p = chosen(model, layer, head, "ov")
+    p = layer_with(model, layer, head, "ov")
     v, W_O = moves(model, p, head, fold_norm, "ov")
     if not _tokens(between, "ov"):
         return FactoredMatrix(_homogeneous(v, biases), W_O.T)
     _refuse_crossing(p, "ov")
     _refuse_unless_logits(model, p, "ov")
-    return FactoredMatrix(_read(embeddings(model), v, biases), W_O.T @ _unembed(model, p, fold_norm, "ov").T)
+    return FactoredMatrix(_read(embeddings(model, "ov"), v, biases), W_O.T @ _unembed(model, p, fold_norm, "ov").T)
 
 
 def virtual(
@@ -194,9 +194,21 @@ def virtual(
 
     Source:
         Elhage et al. 2021, "Virtual Attention Heads".
+
+    Example:
+        >>> import torch
+        >>> from headwise.heads.circuits import ov, virtual
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=16, n_positions=8))
+        >>> both = virtual(model, (0, 1), (1, 0))
+        >>> both, torch.allclose(both.to_dense(), ov(model, 0, 1).to_dense() @ ov(model, 1, 0).to_dense())
+        (FactoredMatrix([8, 8], rank 4), True)
     """
+    for name, pair in (("first", first), ("second", second)):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise SpecError(sentence("virtual", f"{name} is {pair!r}", "it is (layer, head)", todo="Write (0, 3)."))
     names = sites(model)
-    one, two = (chosen(model, layer, head, "virtual") for layer, head in (first, second))
+    one, two = (layer_with(model, layer, head, "virtual") for layer, head in (first, second))
     if names.index(one.site) >= names.index(two.site) or not feeds(one, two, "v"):
         what = f"{two.site} reads nothing that {one.site} writes"
         raise SpecError(sentence("virtual", what, "the second head moves what the first wrote"))
@@ -252,7 +264,7 @@ def _through_tokens(model: nn.Module, W_U: Tensor) -> Tensor:
     """W_U^T W_E [M, M] in float64, over the tokens that both know, a few thousand at a time."""
     total = W_U.new_zeros(W_U.shape[1], W_U.shape[1], dtype=torch.float64)
     for start in range(0, len(W_U), _CHUNK):
-        E = embeddings(model, slice(start, start + _CHUNK)).double()
+        E = embeddings(model, "copying", slice(start, start + _CHUNK)).double()
         both = min(len(E), len(W_U) - start)
         total += W_U[start : start + both].double().T @ E[:both]
     return total

@@ -14,12 +14,12 @@ class Score(NamedTuple):
 
     Attributes:
         name: of the column.
-        letter: for narrow tables.
         title: for people.
         means: what it counts.
         source: where it was described.
         margin: a head gets the label where its lift over chance is at least this; None = no label.
         least: or where the score itself is at least this; None = the margin says.
+        above: or where the score itself is more than this; None = the margin says.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Score(NamedTuple):
     source: str
     margin: float | None = None
     least: float | None = None
+    above: float | None = None
 
 
 def _kind(name: str, kind: str) -> Score:
@@ -60,7 +61,7 @@ _SCORES = (
     ),
     Score("ov_copying", "OV copying", "eigenvalues of W_E W_OV W_U, -1 to 1", "Elhage et al. 2021"),
     Score("contribution", "contribution", "its share of the norms that its layer moves", "Kobayashi et al. 2020"),
-    Score("retrieval", "retrieval", "share of a needle's tokens that it copies", "Wu et al. 2024", least=0.1),
+    Score("retrieval", "retrieval", "share of a needle's tokens that it copies", "Wu et al. 2024", above=0.1),
 )  # fmt: skip
 SCORES: dict[str, Score] = {score.name: score for score in _SCORES}  #: by name, in the order of the table's columns.
 
@@ -68,9 +69,10 @@ _ERRORS = 3  # standard errors that a score has to lie above chance for a label
 
 
 def clears(score: Score, value: float, chance: float, error: float) -> bool:
-    """Whether a score makes a label: it clears chance by its margin, or reaches its least, and by 3 standard errors.
+    """Whether a score makes a label: it lies 3 standard errors above chance, and clears it by its margin.
 
-    Entropy over its maximum has a chance level of 1, which nothing exceeds: there the error counts from `BROAD`.
+    Where a score has a bound of its own, ``least`` or ``above``, that stands for the margin. Entropy over its maximum
+    has a chance level of 1, which nothing exceeds: there the error counts from `BROAD`.
 
     Example:
         >>> from headwise.heads.columns import SCORES, clears
@@ -83,4 +85,6 @@ def clears(score: Score, value: float, chance: float, error: float) -> bool:
         return False
     if score.least is not None:
         return value >= score.least
+    if score.above is not None:
+        return value > score.above
     return score.margin is not None and lift(value, chance) >= score.margin

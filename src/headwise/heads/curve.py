@@ -53,6 +53,8 @@ class Curve:
 
     def keeping(self, share: float) -> Point:
         """The last point that keeps at least a share of the heads."""
+        if not 0 < share <= 1:
+            raise SpecError(sentence("keeping", f"share is {share}", "it is a share of the heads, above 0, at most 1"))
         return next(point for point in reversed(self.points) if point.removed <= _within(1 - share, self.total))
 
 
@@ -106,6 +108,10 @@ def pruning_curve(
         _check_scores(model, scores)
     found = importance(model, weighed, loss, method=method, normalise=True) if scores is None else scores
     total = int(found.isfinite().sum())
+    if not total:
+        raise SpecError(
+            sentence("pruning_curve", "no head has a finite score", "heads are taken out from the lowest score on")
+        )
     gone: dict[str, list[int]] = {}
     points: list[Point] = []
     with in_mode(model, training=False):
@@ -133,12 +139,13 @@ def _check_scores(model: nn.Module, scores: Any) -> None:
     fits = (
         isinstance(scores, Tensor) and scores.is_floating_point() and scores.dim() == 2 and len(scores) == len(counts)
     )
+    fits = fits and not bool(scores.isinf().any())
     for row, H in zip(scores, counts, strict=True) if fits else ():
         fits = fits and (H is None or (len(row) >= H and not bool(row[H:].isfinite().any())))
     if not fits:
         most = max((H for H in counts if H is not None), default=None)
         shown = axes("scores", scores, "L H") if isinstance(scores, Tensor) else type(scores).__name__
-        rule = f"they are float [L={len(counts)},H={most}], NaN where a layer has no such head"
+        rule = f"they are finite float [L={len(counts)},H={most}], NaN where a layer has no such head"
         raise ShapeError(sentence("pruning_curve", "scores do not fit the model", rule, shown))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
-from headwise.heads.batches import as_batches, in_mode, run
+from headwise.heads.batches import as_batches, in_mode, mask_of_queries, run
 
 __all__ = ["Drift"]
 
@@ -58,8 +58,9 @@ class Drift:
                 sentence("Drift", "a batch that it was not made with", "it compares with what the model said at first")
             )
         cosine = torch.nn.functional.cosine_similarity(_states(output).float(), self._then[id(batch)].float(), dim=-1)
-        mask = None if isinstance(batch, Tensor) else batch.get("attention_mask")
-        real = torch.ones_like(cosine, dtype=torch.bool) if mask is None else mask.bool()
+        mask = mask_of_queries(batch)
+        every = mask is None or mask.shape != cosine.shape
+        real = torch.ones_like(cosine, dtype=torch.bool) if every else mask.bool()  # type: ignore[union-attr]
         return 1 - cosine[real].mean()
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
 from headwise.models.edit import Edit, Edited, count_of, in_force, no_such_head
+from headwise.models.register import NAME
 from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites, whole
 from headwise.models.using import held
 
@@ -33,6 +34,7 @@ def edited(model: nn.Module, edits: Sequence[Edit]) -> Iterator[Edited]:
     modules = find_sites(model)
     with held(model), in_force([(modules[edit.site], edit) for edit in edits]) as told:
         yield told
+        _refuse_if_left(edits, modules)
     for edit in edits:
         if edit.site not in told.backends:
             raise SpecError(
@@ -45,6 +47,21 @@ def edited(model: nn.Module, edits: Sequence[Edit]) -> Iterator[Edited]:
                 )
             )
         edit.finish()
+
+
+def _refuse_if_left(edits: Sequence[Edit], modules: Mapping[str, nn.Module]) -> None:
+    """Raises SpecError where a site does not run through headwise any more: its edit stopped acting, unseen."""
+    for edit in edits:
+        config: Any = modules[edit.site].config
+        if config._attn_implementation != NAME:
+            raise SpecError(
+                sentence(
+                    edit.who,
+                    f"{edit.site} was set to {config._attn_implementation!r} inside the block",
+                    "edits act where headwise runs the attention, so this one stopped acting",
+                    todo="Leave the implementation as it is while a block is open.",
+                )
+            )
 
 
 def chosen(who: str, model: nn.Module, heads: Any) -> dict[str, tuple[int, ...]]:
@@ -77,7 +94,8 @@ def chosen(who: str, model: nn.Module, heads: Any) -> dict[str, tuple[int, ...]]
 
 def _numbers(who: str, site: str, which: Any, module: nn.Module) -> tuple[int, ...]:
     """A choice of heads as numbers from 0, each once."""
-    if isinstance(which, (str, Mapping)) or not hasattr(which, "__iter__"):
+    listed = which.dim() == 1 if isinstance(which, Tensor) else hasattr(which, "__iter__")
+    if isinstance(which, (str, bytes, Mapping)) or not listed:
         raise SpecError(sentence(who, f"the heads of {site} are {which!r}", "they are a list of numbers"))
     H = count_of(module)
     numbers = []

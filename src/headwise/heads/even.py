@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from headwise.observers import LogSumExp
 from headwise.pattern import Pattern
 from headwise.spec import Bias, Mask
 
-__all__ = ["Even", "evenly"]
+__all__ = ["Chance", "Even", "evenly"]
+
+_VISIBLE = "even:visible"
 
 
 def evenly(pattern: Pattern) -> Pattern:
@@ -52,6 +56,32 @@ def _hiding(pattern: Pattern) -> tuple[Bias, ...]:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Chance:
+    """What even heads answer, and what these answers count.
+
+    Attributes:
+        seen: the answers by name.
+        visible: how many keys each query sees, float64 [B, H, T].
+    """
+
+    seen: Mapping[str, Tensor]
+    visible: Tensor
+
+    def count(self, name: str) -> Tensor:
+        """How many of the visible keys a question about a share of attention is about, float64 [B, H, T]."""
+        return (self.seen[name].double() * self.visible).round()
+
+    def share(self, name: str) -> Tensor:
+        """The chance level of a share of attention, float64 [B, H, T]: its count over that of all visible keys."""
+        return self.count(name) / self.visible.clamp(min=1)
+
+    def choice(self, name: str) -> Tensor:
+        """Which queries have a choice: some of their visible keys are meant and some are not."""
+        count = self.count(name)
+        return (count > 0) & (count < self.visible)
+
+
 @dataclass(eq=False)
 class Even:
     """Answers of even heads, asked once for each mask: the layers of a forward mostly share one.
@@ -62,17 +92,22 @@ class Even:
     """
 
     asked: list[Any]
-    found: list[tuple[Mask | None, tuple[Any, ...], dict[str, Tensor]]] = field(default_factory=list)
+    found: list[tuple[Mask | None, tuple[Any, ...], Chance]] = field(default_factory=list)
 
-    def of(self, pattern: Pattern) -> dict[str, Tensor]:
-        """Answers for the even heads that see what the heads of a pattern see."""
+    def of(self, pattern: Pattern) -> Chance:
+        """Answers of the even heads that see what the heads of a pattern see."""
         mask, start = pattern.options["mask"], pattern.options["q_start"]
         if isinstance(start, Tensor) or _hiding(pattern):
-            return evenly(pattern).ask(*self.asked)
+            return self._answers(pattern)
         place = (tuple(pattern.shape), start)
-        for known, where, answers in self.found:
+        for known, where, chance in self.found:
             if known is mask and where == place:
-                return answers
-        answers = evenly(pattern).ask(*self.asked)
-        self.found.append((mask, place, answers))
-        return answers
+                return chance
+        chance = self._answers(pattern)
+        self.found.append((mask, place, chance))
+        return chance
+
+    def _answers(self, pattern: Pattern) -> Chance:
+        seen = evenly(pattern).ask(*self.asked, LogSumExp(name=_VISIBLE))
+        # scores of 0, so the log-sum-exp is the log of a count; that of an empty row is -inf
+        return Chance(seen, seen[_VISIBLE].double().exp().round())

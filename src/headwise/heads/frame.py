@@ -34,28 +34,41 @@ _MOST = 20  # rows of a table that is printed
 class HeadTable:
     """One row a head: who it is, its scores, each beside its chance level and an interval over texts, and its labels.
 
-    Columns ``layer`` (index of the site in ``hw.sites(model)``), ``head``, ``original_head`` (its number before heads
-    were pruned), ``site`` (the run's name), ``attention`` ("self", "cross", "other"), ``label`` (what it clears the
-    chance level of by a margin, joined by commas; "" = nothing), ``best_offset``, and for each score ``x`` also
-    ``x_chance``, ``x_low``, ``x_high``. What nothing shows is None here, NaN or null in what is written.
+    Columns ``layer`` (index of the site in ``hw.sites(model)``; where a site runs several times in a forward, as in
+    ALBERT, each run counts as a layer, by site and then by run), ``head``, ``original_head`` (its number before heads
+    were pruned), ``site`` (the run's name), ``attention`` ("self", "cross", "other"), ``label`` (its labels, joined by
+    commas; "" = none), ``best_offset``, and for each score ``x`` also ``x_chance``, ``x_low``, ``x_high``. What nothing
+    shows is None here, NaN or null in what is written.
 
     Attributes:
         rows: a mapping of column to value for each head, layer by layer.
+        row_labels: the labels of each row: what it clears the chance level of, by a margin and 3 standard errors.
         columns: names, in order.
         seconds: what each part of the work took.
         texts: how many tokens each text had.
     """
 
     rows: tuple[Row, ...]
+    row_labels: tuple[tuple[str, ...], ...]
     columns: tuple[str, ...]
     seconds: Mapping[str, float]
     texts: tuple[int, ...]
 
     @classmethod
-    def of(cls, rows: Sequence[Row], columns: Sequence[str], seconds: Mapping[str, float], texts: Sequence[int]) -> Any:
-        """A table of finished rows; NaN becomes None."""
-        kept = tuple(MappingProxyType({name: _told(row.get(name)) for name in columns}) for row in rows)
-        return cls(kept, tuple(columns), MappingProxyType(dict(seconds)), tuple(texts))
+    def of(
+        cls,
+        rows: Sequence[Row],
+        labels: Sequence[Sequence[str]],
+        columns: Sequence[str],
+        seconds: Mapping[str, float],
+        texts: Sequence[int],
+    ) -> HeadTable:
+        """A table of finished rows and the labels of each; NaN becomes None, and ``label`` shows the labels."""
+        kept = tuple(
+            MappingProxyType({name: _told(told.get(name)) for name in columns})
+            for told in ({**row, "label": ", ".join(own)} for row, own in zip(rows, labels, strict=True))
+        )
+        return cls(kept, tuple(map(tuple, labels)), tuple(columns), MappingProxyType(dict(seconds)), tuple(texts))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -63,12 +76,7 @@ class HeadTable:
     @property
     def labels(self) -> dict[tuple[int, int], tuple[str, ...]]:
         """The labels of each head, by (layer, head); empty where it clears no chance level."""
-        found: dict[tuple[int, int], tuple[str, ...]] = {}
-        for row in self.rows:
-            at = (row["layer"], row["head"])
-            new = tuple(name for name in row["label"].split(", ") if name)
-            found[at] = tuple(dict.fromkeys((*found.get(at, ()), *new)))
-        return found
+        return {(row["layer"], row["head"]): own for row, own in zip(self.rows, self.row_labels, strict=True)}
 
     def sorted(self, by: str | None = None, top: int | None = None) -> HeadTable:
         """The heads with the highest scores first.
@@ -82,15 +90,16 @@ class HeadTable:
         """
         if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
             raise SpecError(sentence("head_table", f"top is {top!r}", "it counts rows, 1 or more"))
-        rows = self.rows
+        order = list(range(len(self.rows)))
         if by is not None:
             if by not in self.columns or by in _WORDS:
                 names = ", ".join(name for name in self.columns if name in SCORES or name.startswith("relation:"))
                 raise SpecError(
                     sentence("head_table", f"there is no column {by!r} to sort by", f"scores of this table: {names}")
                 )
-            rows = tuple(sorted(rows, key=lambda row: -math.inf if row[by] is None else row[by], reverse=True))
-        return HeadTable(rows[:top], self.columns, self.seconds, self.texts)
+            order.sort(key=lambda at: -math.inf if self.rows[at][by] is None else self.rows[at][by], reverse=True)
+        rows, labels = tuple(self.rows[at] for at in order[:top]), tuple(self.row_labels[at] for at in order[:top])
+        return HeadTable(rows, labels, self.columns, self.seconds, self.texts)
 
     def to_pandas(self) -> Any:
         """The table as a ``pandas.DataFrame``: whole numbers as integers, scores as float64, NaN where absent.
@@ -201,7 +210,7 @@ class HeadTable:
     def __repr__(self) -> str:
         tokens = sum(self.texts)
         texts = f"{len(self.texts)} text{'' if len(self.texts) == 1 else 's'}"
-        labelled = sum(bool(row["label"]) for row in self.rows)
+        labelled = sum(map(bool, self.row_labels))
         return f"HeadTable({len(self)} heads, {labelled} with a label; {texts} of {tokens:,} tokens in all)"
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
-from headwise.heads.batches import as_batches, in_mode
+from headwise.heads.batches import as_batches, in_mode, trainable
 from headwise.heads.importance import Loss, gradients, loss_of
 from headwise.models.edit import Call, Edit, count_of, in_force
-from headwise.models.sites import find_sites, refuse_if_outside
+from headwise.models.sites import find_sites, refuse_if_outside, whole
 from headwise.models.using import held
 
 __all__ = ["Gates", "train_gates"]
@@ -29,7 +29,7 @@ class Gates:
     """Trained gates.
 
     Attributes:
-        open: probability that a gate is not 0, float32 [L, H]; NaN where a layer has no such head.
+        open: probability that a gate is not 0, float32 [L, H]; NaN where a layer has no such head or never ran.
         value: what the gate is taken to be when training is over, in [0, 1]: that of u = 1/2 at a temperature of 1,
             clamp(sigmoid(log alpha) * (zeta - gamma) + gamma, 0, 1); NaN likewise.
         losses: the loss of each step, without the penalty.
@@ -95,16 +95,20 @@ def train_gates(
     """
     refuse_if_outside("train_gates", model)
     several = as_batches("train_gates", "batches", batches)
+    if whole(seed) is None:
+        raise SpecError(sentence("train_gates", f"seed is {seed!r}", "it is a whole number"))
     for name, number in (("penalty", penalty), ("steps", steps), ("lr", lr)):
-        whole = isinstance(number, int) and not isinstance(number, bool)
-        if not (whole or (isinstance(number, float) and name != "steps")) or not 0 < number < math.inf:
+        counted = isinstance(number, int) and not isinstance(number, bool)
+        if not (counted or (isinstance(number, float) and name != "steps")) or not 0 < number < math.inf:
             rule = "it is a whole number, 1 or more" if name == "steps" else "it is a positive number"
             raise SpecError(sentence("train_gates", f"{name} is {number!r}", rule))
-    with in_mode(model, training=False):
+    with in_mode(model, training=False), torch.inference_mode(False):
         edits, losses = _train(model, several, loss, penalty, steps, lr, seed)
     most = max(len(edit.log_alpha) for edit in edits)
     opened, value = (torch.full((len(edits), most), torch.nan) for _ in range(2))
     for at, edit in enumerate(edits):
+        if not edit.ran:  # only the penalty moved its gates
+            continue
         opened[at, : len(edit.log_alpha)] = edit.probability().detach()
         value[at, : len(edit.log_alpha)] = _stretched(edit.log_alpha.sigmoid()).detach()
     return Gates(opened, value, tuple(losses), tuple(edit.site for edit in edits))
@@ -121,16 +125,19 @@ def _train(
     optimizer = torch.optim.Adam(alphas, lr=lr)
     losses = []
     pairs = list(zip(modules.values(), edits, strict=True))
-    with held(model), in_force(pairs), torch.inference_mode(False), torch.enable_grad():
+    several = [trainable(batch) for batch in batches]
+    with held(model), in_force(pairs, everywhere=False) as told, torch.enable_grad():
         for step in range(steps):
             for edit in edits:
                 edit.draw()
-            value = loss_of("train_gates", model, batches[step % len(batches)], loss)
+            value = loss_of("train_gates", model, several[step % len(several)], loss)
             pull = torch.autograd.grad(penalty * torch.cat([edit.probability() for edit in edits]).sum(), alphas)
             for alpha, grad, by in zip(alphas, gradients("train_gates", value, alphas), pull, strict=True):
                 alpha.grad = by if grad is None else by + grad
             optimizer.step()
             losses.append(float(value.detach()))
+    for edit in edits:
+        edit.ran = edit.site in told.backends
     return edits, losses
 
 
@@ -142,6 +149,7 @@ class _Concrete(Edit):
         self.log_alpha = torch.full((heads,), _OPEN, device=device, requires_grad=True)
         self.generator = generator
         self.gate = torch.ones(heads, device=device)
+        self.ran = False
 
     def draw(self) -> None:
         """New noise for the next step."""

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headwise.errors import SpecError, UnsupportedError, sentence
-from headwise.heads.batches import as_batches, ids_of, in_mode, next_tokens, run
+from headwise.heads.batches import as_batches, ids_of, in_mode, next_tokens, run, trainable
 from headwise.models.projections import Part, Projections, kept_heads, projections
-from headwise.models.sites import find_sites, refuse_if_outside
+from headwise.models.pruned import FIELD
+from headwise.models.sites import find_sites, refuse_if_outside, whole
 from headwise.models.surgery import Change, apply, refuse_unless_plain
 
 __all__ = ["to_gqa", "uptrain"]
@@ -31,7 +32,8 @@ def to_gqa(model: Model, groups: int, how: str = "mean", seed: int = 0) -> Model
 
     Query heads, output projections and all else stay. The config says the new number, so ``save_pretrained``, plain
     ``from_pretrained`` and ``hw.load`` give the model back. It computes something else than before and is meant to be
-    trained on for a while (`headwise.heads.uptrain`); an optimizer that was made before holds the old weights.
+    trained on for a while (`headwise.heads.uptrain`); an optimizer that was made before holds the old weights. Models
+    that share one config object are to be given a copy each first.
 
     Args:
         model: a decoder of the Llama kind (Llama, Mistral, Qwen2, Qwen3, Gemma, SmolLM, Granite, ...), not pruned.
@@ -61,9 +63,12 @@ def to_gqa(model: Model, groups: int, how: str = "mean", seed: int = 0) -> Model
     """
     if how not in ("mean", "first", "random"):
         raise SpecError(sentence("to_gqa", f"how is {how!r}", 'it is "mean", "first" or "random"'))
+    if whole(seed) is None:
+        raise SpecError(sentence("to_gqa", f"seed is {seed!r}", "it is a whole number"))
     where = _convertible(model)
     for p in where:
         _refuse_groups(p, groups)
+    groups = int(groups)
     generator = torch.Generator().manual_seed(seed)
     changes: list[Change] = []
     for p in where:
@@ -73,6 +78,8 @@ def to_gqa(model: Model, groups: int, how: str = "mean", seed: int = 0) -> Model
             changes += _joined(part, groups, how, spread, generator)
         changes.append(Change(p.module, p.layout.share, p.heads // groups))
         changes.append(Change(config, p.layout.config[1], groups))
+    if getattr(model.config, FIELD, None):  # an even pruning that plain transformers loaded: all of it is said anew
+        changes.append(Change(model.config, FIELD, {}))
     apply(changes)
     return model
 
@@ -100,7 +107,8 @@ def _convertible(model: nn.Module) -> list[Projections]:
 
 
 def _refuse_groups(p: Projections, groups: Any) -> None:
-    if isinstance(groups, int) and not isinstance(groups, bool) and 0 < groups < p.groups and p.groups % groups == 0:
+    count = whole(groups)
+    if count is not None and 0 < count < p.groups and p.groups % count == 0:
         return
     fits = [n for n in range(1, p.groups) if p.groups % n == 0]
     raise SpecError(
@@ -164,9 +172,12 @@ def uptrain(model: nn.Module, batches: Any, steps: int, lr: float = 1e-4, weight
         (5, True)
     """
     given = as_batches("uptrain", "batches", batches)
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+    if not isinstance(model, nn.Module):
+        raise SpecError(sentence("uptrain", f"got a {type(model).__name__}", "uptrain takes a model"))
+    count = whole(steps)
+    if count is None or count < 1:
         raise SpecError(sentence("uptrain", f"steps is {steps!r}", "it is a number of batches, at least 1"))
-    if not 0 < lr < math.inf:
+    if not isinstance(lr, (int, float)) or not 0 < lr < math.inf:
         raise SpecError(sentence("uptrain", f"lr is {lr!r}", "it is a positive number"))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
@@ -174,10 +185,10 @@ def uptrain(model: nn.Module, batches: Any, steps: int, lr: float = 1e-4, weight
         raise SpecError(sentence("uptrain", what, "there is nothing to train", todo="model.requires_grad_(True)"))
     optimizer = torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay)
     losses = []
-    with in_mode(model, training=True):
-        for step in range(steps):
+    with in_mode(model, training=True), torch.inference_mode(False), torch.enable_grad():
+        for step in range(count):
             optimizer.zero_grad()
-            loss = _next_token_loss(model, given[step % len(given)])
+            loss = _next_token_loss(model, trainable(given[step % len(given)]))
             losses.append(float(loss.detach()))
             loss.backward()
             nn.utils.clip_grad_norm_(trained, 1.0)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
 from headwise.heads.ablate import ablate
-from headwise.heads.batches import as_batches, ids_of, in_mode, next_tokens, rows_of, run
+from headwise.heads.batches import as_batches, ids_of, in_mode, next_tokens, rows_of, run, trainable
 from headwise.models.edit import Call, Edit, count_of, in_force
 from headwise.models.sites import find_sites, refuse_if_outside
 from headwise.models.using import held
@@ -37,7 +37,8 @@ def importance(
     The gradient of each example is its own, whatever shares the batch with it: the loss of a batch is taken to be a
     mean over its rows, so an example counts by its share in that mean (its tokens, where the loss is a mean over
     tokens). The first two take one forward and backward a batch, the last one forward a head and batch. The model runs
-    as in eval mode; neither its weights nor their ``.grad`` are touched.
+    as in eval mode; neither its weights nor their ``.grad`` are touched. Blocks of ``hw.ablate`` and the like that are
+    open on the model act here too; leave_one_out opens such blocks, so it has the model to itself.
 
     Args:
         model: a transformers model; one that is not in use is used for the duration.
@@ -93,6 +94,9 @@ def loss_of(who: str, model: nn.Module, batch: Any, loss: Loss | None) -> Tensor
         SpecError: the model has no loss of its own, or the loss is no tensor of one element.
     """
     value: Any
+    if loss is not None and not callable(loss):
+        rule = "it is a function of the model's output and the batch"
+        raise SpecError(sentence(who, f"loss is {loss!r}", rule, todo="Give loss=lambda output, batch: ...."))
     if loss is not None:
         value = loss(run(model, batch), batch)
     else:
@@ -110,9 +114,10 @@ def loss_of(who: str, model: nn.Module, batch: Any, loss: Loss | None) -> Tensor
                     todo="Put labels into the batches, or give loss=lambda output, batch: ....",
                 )
             )
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise SpecError(sentence(who, f"the loss is {shape}", "it is a tensor of one element", todo="Take its mean."))
+    if not isinstance(value, Tensor) or value.numel() != 1 or not value.is_floating_point():
+        shape = f"{list(value.shape)} of {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
+        rule = "it is a tensor of one real number"
+        raise SpecError(sentence(who, f"the loss is {shape}", rule, todo="Take its mean."))
     return value.reshape(())
 
 
@@ -177,8 +182,8 @@ def _gate_gradients(model: nn.Module, batches: Sequence[Any], loss: Loss | None,
     for batch in batches:
         edits = [_Gated(site) for site in modules]
         pairs = list(zip(modules.values(), edits, strict=True))
-        with held(model), in_force(pairs), torch.inference_mode(False), torch.enable_grad():
-            value = loss_of("importance", model, batch, loss)
+        with held(model), in_force(pairs, everywhere=False), torch.inference_mode(False), torch.enable_grad():
+            value = loss_of("importance", model, trainable(batch), loss)
             ran = [edit for edit in edits if edit.gates]
             grads = gradients("importance", value, [gate for edit in ran for gate in edit.gates])
         B = rows_of(model, batch)

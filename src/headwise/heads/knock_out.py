@@ -13,6 +13,7 @@ from headwise.errors import SpecError, sentence
 from headwise.heads.editing import chosen, edited
 from headwise.models.edit import Call, Edit, Edited
 from headwise.spec import Rule
+from headwise.spec.checks import FAR
 from headwise.spec.geometry import Cells, Geometry
 
 __all__ = ["knock_out"]
@@ -67,9 +68,10 @@ def _pairs(edges: Any) -> Tensor:
     """Edges as int64 [n, 2], each once."""
     try:
         pairs = torch.as_tensor(edges)
-    except (TypeError, ValueError, RuntimeError):
-        pairs = torch.empty(0, 0)
-    whole = not (pairs.is_floating_point() or pairs.is_complex() or pairs.dtype == torch.bool)
+        whole = not (pairs.is_floating_point() or pairs.is_complex() or pairs.dtype == torch.bool)
+        pairs = pairs.cpu().long()
+    except (TypeError, ValueError, RuntimeError, NotImplementedError):
+        pairs, whole = torch.empty(0, 0), False
     if pairs.dim() != 2 or pairs.shape[1] != 2 or len(pairs) == 0 or not whole:
         raise SpecError(
             sentence(
@@ -79,9 +81,10 @@ def _pairs(edges: Any) -> Tensor:
                 todo="Write [(5, 0), (5, 2)].",
             )
         )
-    if bool((pairs < 0).any()):
-        raise SpecError(sentence("knock_out", "an edge has a negative position", "positions are counted from 0"))
-    return pairs.long().unique(dim=0)
+    if bool((pairs < 0).any()) or bool((pairs > FAR).any()):
+        what = f"an edge has a position of {int(pairs.min()) if bool((pairs < 0).any()) else int(pairs.max())}"
+        raise SpecError(sentence("knock_out", what, f"positions are counted from 0, to at most {FAR}"))
+    return pairs.unique(dim=0)
 
 
 class _Hidden(Edit):
@@ -93,14 +96,14 @@ class _Hidden(Edit):
         self.acted = torch.zeros(len(edges), dtype=torch.bool)
 
     def before(self, call: Call) -> Call:
+        S, first = call.k.shape[2], self.first_query(call)
         edges, heads = self.edges.to(call.q.device), self.index(call.q).sort().values
-        S = call.k.shape[2]
-        edges = edges[edges[:, 1] < S]
+        edges = torch.stack([edges[:, 0], edges[:, 1] - call.keys_from], 1)
+        self._notice(call, first, edges)
+        edges = edges[(edges[:, 1] >= 0) & (edges[:, 1] < S)]
         if not len(edges):
             return call
         codes = (edges[:, 0] * S + edges[:, 1]).sort().values
-        first = _first_query(call)
-        self._notice(call, first)
 
         def kept(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             at = first[b.clamp(max=len(first) - 1)] + i
@@ -109,26 +112,27 @@ class _Hidden(Edit):
         rule, mask = Rule(kept), call.options.get("mask")
         return call.but(mask=rule if mask is None else mask & rule)
 
-    def _notice(self, call: Call, first: Tensor) -> None:
-        """Marks the edges that this call has and that some chosen head sees in some batch row."""
+    def _notice(self, call: Call, first: Tensor, edges: Tensor) -> None:
+        """Marks the edges that this call has and that some chosen head sees in some batch row; keys by column."""
         B, H, T, D = call.q.shape
         geometry = Geometry(B, H, call.k.shape[1], T, call.k.shape[2], D, D, call.first_position, call.q.device)
         mask = call.options.get("mask")
         heads = self.index(call.q)
         for b in range(len(first)):
             batch = slice(0, B) if len(first) == 1 else slice(b, b + 1)
-            rows = self.edges[:, 0] - int(first[b])
-            there = (rows >= 0) & (rows < T) & (self.edges[:, 1] < geometry.S) & ~self.acted
+            rows = edges[:, 0] - int(first[b])
+            there = (rows >= 0) & (rows < T) & (edges[:, 1] >= 0) & (edges[:, 1] < geometry.S)
+            there &= ~self.acted.to(there.device)
             for start in torch.unique(rows[there] // _ROWS * _ROWS).tolist():
                 part = slice(start, min(start + _ROWS, T))
                 mine = (there & (rows >= part.start) & (rows < part.stop)).nonzero()[:, 0]
                 if mask is None:
-                    self.acted[mine] = True
+                    self.acted[mine.cpu()] = True
                     continue
                 cells = Cells(geometry, batch, slice(0, H), part, slice(0, geometry.S))
                 seen = torch.broadcast_to(mask.keep(cells), cells.shape)[:, heads]
-                picked = seen[:, :, rows[mine] - part.start, self.edges[mine, 1]]
-                self.acted[mine] |= picked.flatten(0, 1).any(0).cpu()
+                picked = seen[:, :, rows[mine] - part.start, edges[mine, 1]]
+                self.acted[mine.cpu()] |= picked.flatten(0, 1).any(0).cpu()
 
     def finish(self) -> None:
         if not bool(self.acted.all()):
@@ -142,12 +146,6 @@ class _Hidden(Edit):
                     todo="Leave it out.",
                 )
             )
-
-
-def _first_query(call: Call) -> Tensor:
-    """The position of query 0, int64 [B] or [1]; queries that no causal mask places are counted from 0."""
-    start = call.first_position if call.placed else 0
-    return torch.as_tensor(start, dtype=torch.int64, device=call.q.device).reshape(-1)
 
 
 def _among(values: Tensor, ordered: Tensor) -> Tensor:

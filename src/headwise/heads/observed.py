@@ -25,12 +25,12 @@ from torch import Tensor, nn
 
 from headwise.errors import UnsupportedError
 from headwise.heads.estimates import Estimate, Sums, estimate
-from headwise.heads.even import Even
-from headwise.heads.scores import questions
+from headwise.heads.even import Chance, Even
+from headwise.heads.scores import entropy_sums, share_questions, share_sums
 from headwise.heads.texts import Text
 from headwise.heads.watching import Run, Watch, body, forward, watch
 from headwise.models.projections import projections
-from headwise.observers import Contribution, Entropy, LogSumExp, MassOn, Observer, TopKeys
+from headwise.observers import Contribution, Entropy, MassOn, Observer, TopKeys
 from headwise.ops import Attended
 
 __all__ = ["FARTHEST", "Observed", "observe_texts"]
@@ -54,7 +54,7 @@ class Observed:
     best_offset: Tensor | None
 
 
-class _Asked:
+class _TextQuestions:
     """The questions of one text to the sites of one kind, and what even heads are asked."""
 
     def __init__(self, shares: dict[str, Observer], words: Tensor, key_words: Tensor, positional: bool) -> None:
@@ -64,7 +64,7 @@ class _Asked:
         self.confident = len(signs) <= _SIGNS
         top = min(S, 1 + (len(signs) if self.confident else 0))
         self.observers = [*shares.values(), Entropy(name="score:entropy"), TopKeys(top, name="score:top")]
-        even: list[Any] = [*shares.values(), LogSumExp(name="even:visible")]
+        even: list[Any] = list(shares.values())
         if self.confident and len(signs):
             even.append(MassOn(signs.expand(T, -1), name="even:signs"))
         if positional:
@@ -73,15 +73,15 @@ class _Asked:
         self.even = Even(even)
 
     @classmethod
-    def of_self(cls, ids: Tensor, special: Tensor) -> _Asked:
+    def of_self(cls, ids: Tensor, special: Tensor) -> _TextQuestions:
         separators = special[None].clone()
         separators[:, 0] = False
-        shares = questions(ids, None, separators)
+        shares = share_questions(ids, None, separators)
         shares["locality"] = shares.pop("local")
         return cls(shares, ~special, ~special, positional=True)
 
     @classmethod
-    def of_cross(cls, special: Tensor, target_special: Tensor) -> _Asked:
+    def of_cross(cls, special: Tensor, target_special: Tensor) -> _TextQuestions:
         T = len(target_special)
         shares: dict[str, Observer] = {
             "first_token": MassOn(special.new_zeros((T, 1), dtype=torch.int64), name="score:first_token")
@@ -118,7 +118,7 @@ def observe_texts(
         By name of the run.
     """
     sums: dict[str, dict[str, list[Sums]]] = {name: {} for name in runs}
-    asked: dict[str, _Asked] = {}
+    asked: dict[str, _TextQuestions] = {}
     done = 0
 
     def take(run: Run, attended: Attended) -> None:
@@ -143,14 +143,14 @@ def observe_texts(
     return {name: _observed(found) for name, found in sums.items()}
 
 
-def _questions_of(text: Text, device: torch.device) -> dict[tuple[str, bool], _Asked]:
+def _questions_of(text: Text, device: torch.device) -> dict[tuple[str, bool], _TextQuestions]:
     """The questions by what a site attends from and to: its kind, and whether its queries are the decoder's."""
     special = text.special.to(device)
-    found = {("self", False): _Asked.of_self(text.ids.to(device), special)}
+    found = {("self", False): _TextQuestions.of_self(text.ids.to(device), special)}
     if text.target is not None and text.target_special is not None:
         decoded = text.target_special.to(device)
-        found["self", True] = _Asked.of_self(text.target.to(device), decoded)
-        found["cross", True] = _Asked.of_cross(special, decoded)
+        found["self", True] = _TextQuestions.of_self(text.target.to(device), decoded)
+        found["cross", True] = _TextQuestions.of_cross(special, decoded)
     return found
 
 
@@ -166,28 +166,22 @@ def _contribution(model: nn.Module, run: Run) -> list[Observer]:
     return [Contribution(w_o, name="score:contribution")]
 
 
-def _sums(asked: _Asked, attended: Attended) -> dict[str, Sums]:
+def _sums(asked: _TextQuestions, attended: Attended) -> dict[str, Sums]:
     """What one text says about the heads of one site, by score."""
     seen, even = attended.seen, asked.even.of(attended.pattern)
-    n = even["even:visible"].double().exp().round()  # [B, H, T]; an empty row has lse -inf, so 0
+    n = even.visible
     several = n >= 2
-    found = {}
-    for name, observer in asked.shares.items():
-        key = str(observer.name)
-        c = (even[key].double() * n).round()
-        found[name] = Sums.over(seen[key], c / n.clamp(min=1), (c > 0) & (c < n))
-    nats, most = seen["score:entropy"].double(), n.clamp(min=2).log()
-    found["entropy"] = Sums.over(nats, most, several)
-    found["relative_entropy"] = Sums.over(nats / most, torch.ones_like(most), several)
+    found = share_sums(asked.shares, seen, even)
+    found |= entropy_sums(seen, even)
     words = asked.words & several
     values, keys = seen["score:top"]
     if asked.confident:
-        known = (even["even:signs"].double() * n).round() if "even:signs" in even else torch.zeros_like(n)
+        known = even.count("even:signs") if "even:signs" in even.seen else torch.zeros_like(n)
         real = (keys >= 0) & asked.key_words[keys.clamp(min=0)]
         best = torch.where(real, values, 0.0).amax(-1)
         found["confidence"] = Sums.over(best, 1 / n.clamp(min=1), words & (known < n))
     if asked.positional:
-        found["positional"] = _by_offset(keys[..., 0], even, n, words)
+        found["positional"] = _by_offset(keys[..., 0], even, words)
     if "score:contribution" in seen:
         norms = seen["score:contribution"].by_query.double()
         whole = norms.sum(1, keepdim=True)
@@ -196,13 +190,10 @@ def _sums(asked: _Asked, attended: Attended) -> dict[str, Sums]:
     return found
 
 
-def _by_offset(keys: Tensor, even: Mapping[str, Tensor], n: Tensor, words: Tensor) -> Sums:
+def _by_offset(keys: Tensor, even: Chance, words: Tensor) -> Sums:
     """For each offset how many queries attend to it most, [offsets, H]."""
     away = keys - torch.arange(keys.shape[-1], device=keys.device)
-    rows = []
-    for o in _OFFSETS:
-        level = (even[f"even:{o}"].double() * n).round() / n.clamp(min=1)
-        rows.append(Sums.over((away == o) & (keys >= 0), level, words))
+    rows = [Sums.over((away == o) & (keys >= 0), even.share(f"even:{o}"), words) for o in _OFFSETS]
     return Sums(*(torch.stack(part) for part in zip(*rows, strict=True)))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import ShapeError, SpecError, sentence
+from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.heads.editing import chosen, edited
 from headwise.models.edit import Call, Edit, Edited
 from headwise.models.sites import find_sites
@@ -153,6 +153,15 @@ class _Output(_FromTrace):
     def after(self, call: Call, out: Tensor) -> Tensor:
         self.fit(call)
         assert self.source.v is not None  # a trace's patterns hold their values
+        if self.source.v.shape[3] != out.shape[3]:
+            raise ShapeError(
+                sentence(
+                    self.who,
+                    f"{self.site} was traced with other heads than it is run with",
+                    "both give outputs of one width E",
+                    f"{axes('trace v', self.source.v, 'B Hk S E')}, {axes('run out', out, 'B H T E')}",
+                )
+            )
         there = attention(self.source.q, self.source.k, self.source.v, **self.source.options)
         heads = self.index(out)
         return out.index_copy(1, heads, there.index_select(1, heads).to(out.dtype))
@@ -161,31 +170,44 @@ class _Output(_FromTrace):
 class _Frozen(_FromTrace):
     def before(self, call: Call) -> Call:
         self.fit(call)
-        options = self.source.options
+        options = {**call.options, **self.source.options}
         if set(self.heads) == set(range(call.q.shape[1])):
-            q, k = self.source.q.to(call.q.dtype), self.source.k.to(call.k.dtype)
-            return Call(q, k, call.v, {**call.options, **options})
-        if not _same(options, call.but(scale=_scale(call), q_start=call.first_position).options):
+            if self._reads_there(call) == _reads(call.q.shape[1], call.k, call.options):
+                q, k = self.source.q.to(call.q.dtype), self.source.k.to(call.k.dtype)
+                return replace(call, q=q, k=k, options=options)
+            return self._mixed(call, options)
+        here = call.but(scale=_scale(call), q_start=call.first_position).options
+        if self.source.q.shape[3] != call.q.shape[3] or not _same(options, here):
             raise SpecError(
                 sentence(
                     self.who,
-                    f"{self.site} was traced under another mask, position or rule than it is run under",
+                    f"{self.site} was traced under another width, mask, position or rule than it is run under",
                     "the pattern of single heads is taken over only where these agree",
                     todo="Pad both inputs alike, or take over all heads of the layer.",
                 )
             )
-        return self._mixed(call)
+        return self._mixed(call, call.options)
 
-    def _mixed(self, call: Call) -> Call:
-        """Some heads' queries and keys from there, the others' from here; each head with keys of its own."""
-        H, groups = call.q.shape[1], call.k.shape[1]
-        reads = call.options.get("kv_heads") or [h // (H // groups) for h in range(H)]
-        own = torch.tensor(reads, device=call.q.device)
-        there = torch.zeros(H, dtype=torch.bool, device=call.q.device).index_fill(0, self.index(call.q), True)
-        there = there[:, None, None]
-        q = torch.where(there, self.source.q.to(call.q.dtype), call.q)
-        k = torch.where(there, self.source.k.to(call.k.dtype).index_select(1, own), call.k.index_select(1, own))
-        return Call(q, k, call.v.index_select(1, own), {**call.options, "kv_heads": None})
+    def _reads_there(self, call: Call) -> list[int]:
+        return _reads(call.q.shape[1], self.source.k, self.source.options)
+
+    def _mixed(self, call: Call, options: Mapping[str, Any]) -> Call:
+        """Some heads' queries and keys from there, the others' from here; each head with keys and values of its own."""
+        H = call.q.shape[1]
+        here = torch.tensor(_reads(H, call.k, call.options), device=call.k.device)
+        there = torch.tensor(self._reads_there(call), device=call.k.device)
+        q, k = self.source.q.to(call.q.dtype), self.source.k.to(call.k.dtype).index_select(1, there)
+        if set(self.heads) != set(range(H)):
+            taken = torch.zeros(H, dtype=torch.bool, device=call.q.device).index_fill(0, self.index(call.q), True)
+            taken = taken[:, None, None]
+            q, k = torch.where(taken, q, call.q), torch.where(taken, k, call.k.index_select(1, here))
+        return replace(call, q=q, k=k, v=call.v.index_select(1, here), options={**options, "kv_heads": None})
+
+
+def _reads(H: int, k: Tensor, options: Mapping[str, Any]) -> list[int]:
+    """For each query head the key head that it reads."""
+    told = options.get("kv_heads")
+    return [h // (H // k.shape[1]) for h in range(H)] if told is None else list(told)
 
 
 def _scale(call: Call) -> float:
@@ -195,7 +217,7 @@ def _scale(call: Call) -> float:
 
 def _same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     """Whether the options of two calls say the same about their patterns, by their words and numbers."""
-    specs = [replace(AttentionSpec(**options), dropout=0.0, gate=None) for options in (a, b)]
+    specs = [replace(AttentionSpec(**options), dropout=0.0, gate=None, kv_heads=None) for options in (a, b)]
     if any(unencodable(spec) for spec in specs):
         return specs[0].mask is specs[1].mask and specs[0].scores == specs[1].scores
     one, two = (encode(spec) for spec in specs)

@@ -36,6 +36,10 @@ def prune(model: Model, heads: Mapping[Any, Sequence[int]]) -> Model:
     Uneven groups, and layers of T5, whose position bias keeps all of its heads, can only be run by headwise: the model
     is then in use, and ``hw.restore`` refuses it.
 
+    What is saved stands in ``model.config``, with names that count from this model: prune whole models, not parts of
+    them, and give models that share one config object a copy each. After a plain ``from_pretrained`` the heads are
+    numbered anew.
+
     The weights are new parameters (same dtype, device and ``requires_grad``, no ``grad``): an optimizer that was made
     before holds the old ones. Hooks stay.
 

@@ -30,14 +30,14 @@ from headwise.heads.estimates import Estimate, Sums, estimate
 from headwise.heads.even import Even
 from headwise.heads.reading import Norm, Side, last_norm, norm_behind, reaches_logits, unembedding, wide
 from headwise.heads.texts import context, start_of_decoder
-from headwise.heads.watching import Run, Watch, body, forward, watch
+from headwise.heads.watching import Run, Watch, body, forward, runs_of, watch
 from headwise.models.projections import projections
-from headwise.observers import LogSumExp, MassOn
+from headwise.observers import MassOn
 from headwise.ops import Attended
 
 __all__ = ["Sample", "draw", "random_token_scores"]
 
-_WHO = "random_tokens"
+_WHO = "random_token_scores"
 _RARE = 0.1  # of a vocabulary in order of frequency, left out at either end
 
 
@@ -154,7 +154,7 @@ def start_token(tokenizer: Any) -> int | None:
 def random_token_scores(
     model: nn.Module,
     tokenizer: Any,
-    runs: Mapping[str, Run],
+    runs: Mapping[str, Run] | None = None,
     *,
     tokens: int = 25,
     repeats: int = 4,
@@ -167,7 +167,8 @@ def random_token_scores(
     Args:
         model: a transformers model that reads tokens.
         tokenizer: of the model, or None.
-        runs: what runs in a forward of it, as of ``runs_of``.
+        runs: what runs in a forward of it, where that is known already, as of ``headwise.heads.watching.runs_of``;
+            None = it is found by running a few tokens.
         tokens, repeats, examples, seed: of the samples, as of ``draw``.
         offset: 1 = keys that followed the same token, the direction that finds the known induction heads; -1 = keys
             that preceded it, as the paper's appendix has it.
@@ -180,13 +181,28 @@ def random_token_scores(
 
     Raises:
         SpecError: the model's context or vocabulary is too small.
+        UnsupportedError: attention that does not go through transformers' interface.
 
     Source: Olsson et al. 2022, "In-context Learning and Induction Heads" (arXiv 2209.11895), head activation
     evaluators. The paper gives r a range of 0 to 0.5 before scaling it to -1 .. 1; the ratio as it is described reaches
     1, so it is scaled by 2 r - 1. Their copying runs on tokens that do not repeat: ``repeats=1``.
+
+    Example:
+        >>> import headwise as hw
+        >>> from headwise.heads import random_token_scores
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(
+        ...     GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=64, n_positions=128)
+        ... ).eval()
+        >>> scores = random_token_scores(model, None)  # by run of a site
+        >>> found = scores["transformer.h.0.attn"]
+        >>> # of the queries of 4 repeats of 25 tokens: (1/26 + ... + 1/50 + 2/51 + ... + 3/100) / 75
+        >>> sorted(found), found["copying"].score.shape, round(float(found["prefix_matching"].chance[0]), 3)
+        (['copying', 'prefix_matching'], torch.Size([2]), 0.031)
     """
     if offset not in (1, -1):
         raise SpecError(sentence(_WHO, f"offset is {offset!r}", "it is 1, what followed, or -1, preceded"))
+    runs = runs_of(_WHO, model) if runs is None else runs
     start = start_token(tokenizer)
     sample = draw(model, tokenizer, tokens=tokens, repeats=repeats, examples=examples, start=start, seed=seed)
     device = next(model.parameters()).device
@@ -198,7 +214,7 @@ def random_token_scores(
         batch["decoder_input_ids"] = decoded.ids.to(device)
     found: dict[str, dict[str, Estimate]] = {}
     own = {name: run for name, run in runs.items() if run.kind == "self"}
-    asked = {decoding: _Questions(decoded if decoding else sample, offset, device) for decoding in (False, True)}
+    asked = {decoding: _SampleQuestions(decoded if decoding else sample, offset, device) for decoding in (False, True)}
     copies = {run.site: _Copies.of(model, run, asked[run.decoding].sample) for run in own.values()}
 
     def take(run: Run, attended: Attended) -> None:
@@ -212,7 +228,7 @@ def random_token_scores(
     return found
 
 
-class _Questions:
+class _SampleQuestions:
     """What is asked on one sample."""
 
     def __init__(self, sample: Sample, offset: int, device: torch.device) -> None:
@@ -225,17 +241,14 @@ class _Questions:
                 for at, places in enumerate(sample.places())
             ),
         ]
-        self.even = Even([*self.observers, LogSumExp(name="even:visible")])
+        self.even = Even(self.observers)
 
     def scores(self, attended: Attended, copies: _Copies | None) -> dict[str, Estimate]:
         even = self.even.of(attended.pattern)
-        n = even["even:visible"].double().exp().round()
-        c = (even["random:matches"].double() * n).round()
-        found = {
-            "prefix_matching": _over_samples(attended.seen["random:matches"], c / n.clamp(min=1), (c > 0) & (c < n))
-        }
+        name = "random:matches"
+        found = {"prefix_matching": _over_samples(attended.seen[name], even.share(name), even.choice(name))}
         if copies is not None:
-            found["copying"] = copies.score(attended, even, n >= 2)
+            found["copying"] = copies.score(attended, even.seen, even.visible >= 2)
         return found
 
 

@@ -15,14 +15,15 @@ from torch import Tensor, nn
 from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.models.families import CROSS, STREAMS, factors, scores_are_bilinear
 from headwise.models.projections import Projections, projections
+from headwise.models.sites import whole
 
 __all__ = [
     "Norm",
     "Side",
-    "chosen",
     "crosses",
     "embeddings",
     "last_norm",
+    "layer_with",
     "module_before",
     "module_behind",
     "moves",
@@ -100,7 +101,7 @@ class Norm:
         return (rows.square().mean(-1, keepdim=True) + eps).sqrt()
 
 
-def chosen(model: nn.Module, layer: str | int, head: int, who: str) -> Projections:
+def layer_with(model: nn.Module, layer: str | int, head: int, who: str) -> Projections:
     """The projections of the layer that a head is of.
 
     Raises:
@@ -108,8 +109,10 @@ def chosen(model: nn.Module, layer: str | int, head: int, who: str) -> Projectio
         UnsupportedError: an unknown family.
     """
     p = projections(model, layer, who)
-    if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < p.heads:
-        raise SpecError(sentence(who, f"head is {head!r}", f"{p.site} has heads 0 to {p.heads - 1}"))
+    number = whole(head)
+    if number is None or not 0 <= number < p.heads:
+        rule = f"{p.site} has heads 0 to {p.heads - 1}" if p.heads else f"{p.site} has no heads"
+        raise SpecError(sentence(who, f"head is {head!r}", rule))
     return p
 
 
@@ -219,7 +222,7 @@ def last_norm(model: nn.Module, p: Projections, who: str) -> nn.Module:
     return model.get_submodule(f"{parent}.{stream.norm}".removeprefix("."))
 
 
-def embeddings(model: Any, tokens: slice = slice(None)) -> Tensor:
+def embeddings(model: Any, who: str, tokens: slice = slice(None)) -> Tensor:
     """W_E [V, M], as the residual stream meets it: what the embedding gives for each token, scaled as in the model.
 
     Raises:
@@ -229,7 +232,7 @@ def embeddings(model: Any, tokens: slice = slice(None)) -> Tensor:
     if not isinstance(module, nn.Embedding):
         kind = type(model).__name__
         raise UnsupportedError(
-            sentence("embeddings", f"{kind} reads no tokens, it embeds by a {type(module).__name__}", "there is no W_E")
+            sentence(who, f"{kind} reads no tokens, it embeds by a {type(module).__name__}", "there is no W_E")
         )
     ids = torch.arange(module.weight.shape[0], device=module.weight.device)[tokens]
     with torch.no_grad():
@@ -274,9 +277,10 @@ def rotation(model: nn.Module, p: Projections, offset: int | Iterable[int], who:
     It is what the model's own functions do to the unit vectors, so partial rotations, long-context frequencies and
     their factor on the score are in it. Frequencies that depend on the length of the text are those of a short one.
     """
-    offsets = [offset] if isinstance(offset, int) else list(offset)
+    offsets = [offset] if whole(offset) is not None or not isinstance(offset, Iterable) else list(offset)
+    distances = [d for d in map(whole, offsets) if d is not None]
     rotary = copy.deepcopy(_rotary(model, p.site))  # some remember the longest text that they saw
-    if rotary is None or not offsets or not all(isinstance(d, int) for d in offsets):
+    if rotary is None or not offsets or len(distances) < len(offsets):
         what = (
             f"offset is {offset!r}" if rotary is not None else f"{p.site} has no rotary embedding, offset is {offset!r}"
         )
@@ -289,10 +293,10 @@ def rotation(model: nn.Module, p: Projections, offset: int | Iterable[int], who:
         return unit
     turn = sys.modules[type(p.module).__module__].apply_rotary_pos_emb
     kind = getattr(p.module, "layer_type", None) if hasattr(rotary, "layer_types") else None
-    positions = torch.tensor([[*offsets, 0]], device=unit.device)
+    positions = torch.tensor([[*distances, 0]], device=unit.device)
     with torch.no_grad():
         cos, sin = rotary.forward(unit[None], positions, *([kind] if kind else []))
-        rows = unit[:, None].expand(-1, len(offsets) + 1, -1)[None]  # [1, D, offsets, D]: heads are the unit vectors
+        rows = unit[:, None].expand(-1, len(distances) + 1, -1)[None]  # [1, D, offsets, D]: heads are the unit vectors
         turned = turn(rows, rows, cos, sin)[0][0]
     return (turned[:, :-1].mean(1) @ turned[:, -1].T).to(unit.dtype)
 

@@ -1,4 +1,4 @@
-"""One run of a model, taken apart: what its heads mixed, and what is added to its residual stream where norms come first."""
+"""One run of a model, taken apart: what its heads mixed, and what is added to its residual stream."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class _Passed:
         for run, features in self.tensors.items():
             p = of.get(site_and_run(run, of)[0])
             if p is not None:
-                features = features if p.heads else features[..., :0]
-                found[run] = features[..., p.o.rows.to(features.device)].movedim(-2, 1)
+                z = features if p.heads else features[..., :0]
+                found[run] = z[..., p.o.rows.to(z.device)].movedim(-2, 1)
         return found
 
 
@@ -125,7 +125,7 @@ class Recording:
 
     @property
     def sites(self) -> dict[int, Projections]:
-        """The sites of the stack that ran, those that have lost all of their heads included, by their index among all."""
+        """The sites of the stack that ran, by their index among all; also those that lost all of their heads."""
         return {at: p for at, p in enumerate(self.layers) if p.site in self.mixed}
 
     def term(self, added: Tensor, along: Tensor) -> Tensor:

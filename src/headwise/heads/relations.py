@@ -30,9 +30,9 @@ from headwise.heads.alignment import Aligned, aligned
 from headwise.heads.annotations import Link, Passage, Span, read_passages
 from headwise.heads.questions import Answered, Questions
 from headwise.heads.texts import context, start_of_decoder
+from headwise.heads.watching import runs_of
 from headwise.models import observe
 from headwise.models import sites as sites_of
-from headwise.observers import LogSumExp, Received
 
 __all__ = ["RelationScore", "relation_scores"]
 
@@ -82,8 +82,9 @@ def relation_scores(
         document_tokens: the most tokens of a document, special ones included; None = what the model takes.
 
     Returns:
-        ``{(layer, head): {relation: RelationScore}}``, layer an index of ``hw.sites(model)``, for the sites that were
-        asked. A relation about which a head could be asked nothing is absent.
+        ``{(layer, head): {relation: RelationScore}}``, for the sites that were asked: layer is the site's index in
+        ``hw.sites(model)``; where a site runs several times in a forward (ALBERT), each run counts as a layer, by site
+        and then by run. A relation about which a head could be asked nothing is absent.
 
     Raises:
         SpecError: a file that cannot be read, by sentence or line; a word without a token; a sentence that is longer
@@ -109,8 +110,8 @@ def relation_scores(
     if document_tokens is not None and (type(document_tokens) is not int or document_tokens < 1):
         raise SpecError(sentence(WHO, f"document_tokens is {document_tokens!r}", "it is an int of at least 1, or None"))
     where = _Places(model, tokenizer)
-    asked = [_Asked.of(passage, where, tokenizer, document_tokens) for passage in read_passages(path)]
-    tally = _Tally(where.sites)
+    asked = [_InTokens.of(passage, where, tokenizer, document_tokens) for passage in read_passages(path)]
+    tally = _Tally(where.layers)
     for passage in asked:
         if passage.links:
             tally.take(passage, where.ask(passage))
@@ -129,7 +130,7 @@ class _Judged:
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _InTokens:
     """A passage in tokens: what the model reads, who asks (the same, or a decoder), and its links."""
 
     read: Aligned
@@ -138,7 +139,7 @@ class _Asked:
     links: tuple[_Judged, ...]
 
     @classmethod
-    def of(cls, passage: Passage, where: _Places, tokenizer: Any, document_tokens: int | None) -> _Asked:
+    def of(cls, passage: Passage, where: _Places, tokenizer: Any, document_tokens: int | None) -> _InTokens:
         """Aligns a passage with its tokens, and cuts it if it is a document."""
         most = where.most
         if passage.may_be_cut and document_tokens is not None:
@@ -233,20 +234,15 @@ class _Places:
         self.model: Any = model
         self.most = context(model)
         self.device = next(model.parameters()).device
+        runs = runs_of(WHO, model)
+        self.layers = {name: run.layer for name, run in runs.items()}
         self.start = 0
         self.encoder, self.cross = self.sites, list[str]()
         if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
             self.start = start_of_decoder(WHO, model)
-            self.encoder, self.cross = self._told_apart()
-
-    def _told_apart(self) -> tuple[list[str], list[str]]:
-        """The encoder's sites and those of cross attention, told by the sizes of what they attend from and to."""
-        read, said = (torch.full((1, n), self.start, device=self.device) for n in (3, 2))
-        with observe(self.model, LogSumExp(name="rows"), Received(name="keys")) as seen, torch.no_grad():
-            self.model(input_ids=read, decoder_input_ids=said)
-        shapes = {site: tuple(seen[site][name].shape[-1] for name in ("rows", "keys")) for site in seen.sites}
-        found = [[site for site in self.sites if shapes.get(site) == shape] for shape in ((3, 3), (2, 3))]
-        return found[0], found[1]
+            own = {run.site for run in runs.values() if run.kind == "self" and not run.decoding}
+            cross = {run.site for run in runs.values() if run.kind == "cross"}
+            self.encoder, self.cross = ([site for site in self.sites if site in part] for part in (own, cross))
 
     def check_cross(self, where: str) -> None:
         """Raises UnsupportedError where there is no cross attention to ask."""
@@ -266,7 +262,7 @@ class _Places:
             torch.cat([start[None], said.ids], 1), torch.cat([torch.tensor([-1]), said.word_of]), said.number
         )
 
-    def ask(self, passage: _Asked) -> list[tuple[str, Answered]]:
+    def ask(self, passage: _InTokens) -> list[tuple[str, Answered]]:
         """Runs the model on one passage: the answers, by run of a site."""
         ids = passage.read.ids.to(self.device)
         batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
@@ -283,25 +279,23 @@ class _Places:
 class _Tally:
     """Answers of all passages, link by link."""
 
-    def __init__(self, sites: Sequence[str]) -> None:
-        self.sites = list(sites)
+    def __init__(self, layers: Mapping[str, int]) -> None:
+        self.layers = layers
         self.links: dict[str, list[_Judged]] = {}  # by run: runs of an encoder-decoder model differ in their passages
         self.answers: dict[str, list[Answered]] = {}
 
-    def take(self, passage: _Asked, answers: Sequence[tuple[str, Answered]]) -> None:
+    def take(self, passage: _InTokens, answers: Sequence[tuple[str, Answered]]) -> None:
         """Takes in what the runs of one forward answered."""
         for run, answered in answers:
             self.links.setdefault(run, []).extend(passage.links)
             self.answers.setdefault(run, []).append(Answered(*(part[0].cpu() for part in answered)))
 
     def scores(self) -> dict[tuple[int, int], dict[str, RelationScore]]:
-        """By layer and head. A site that runs several times in a forward counts as so many layers."""
-        runs = list(self.answers)
-        once = all(run in self.sites for run in runs)
+        """By layer and head."""
         found: dict[tuple[int, int], dict[str, RelationScore]] = {}
-        for place, run in enumerate(runs):
-            layer = self.sites.index(run) if once else place
-            right, counted = (torch.cat(parts, dim=1) for parts in zip(*self.answers[run], strict=True))
+        for run, answers in self.answers.items():
+            layer = self.layers[run]
+            right, counted = (torch.cat(parts, dim=1) for parts in zip(*answers, strict=True))
             for head in range(len(right)):
                 found[layer, head] = {}
             for relation, which in _by_relation(self.links[run]).items():

@@ -24,8 +24,10 @@ from torch import Tensor, nn
 
 from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.heads.alignment import encoded
+from headwise.heads.estimates import Sums, estimate
 from headwise.heads.prose import prose
 from headwise.heads.texts import context
+from headwise.heads.watching import layers_of
 from headwise.models import observe
 from headwise.models import sites as sites_of
 from headwise.observers import Accumulator, Frame, Observer, Tile, TopKeys, Whole
@@ -78,12 +80,15 @@ class RetrievalScore(NamedTuple):
         n: how many runs.
         answered: share of the runs in which the model answered, with more than half of the needle's words that are not
             in the question.
+        error: standard error of ``score - chance``, the larger of that over needles and that over runs, since runs that
+            hide one needle are no independent draws; infinite for a single run.
     """
 
     score: float
     chance: float
     n: int
     answered: float
+    error: float
 
 
 class _Pointed(NamedTuple):
@@ -189,7 +194,8 @@ def retrieval_scores(
         seed: says which sentence of the haystack each run begins with.
 
     Returns:
-        ``{(layer, head): RetrievalScore}``, layer an index of ``hw.sites(model)``; empty where no length holds a
+        ``{(layer, head): RetrievalScore}``: layer is the site's index in ``hw.sites(model)``; where a site runs several
+        times in a forward (ALBERT), each run counts as a layer, by site and then by run. Empty where no length holds a
         needle: there is no score then, not one of zero.
 
     Raises:
@@ -213,9 +219,10 @@ def retrieval_scores(
     lengths = _checked(lengths, depths, asked, context(model), room)
     hay = _Haystack(tokenizer, prose() if haystack is None else haystack)
     draw = random.Random(seed)
-    total: dict[str, Tensor] = {}
+    sums: dict[str, list[Sums]] = {}
     runs = answered = 0
     for needle in asked:
+        scored: dict[str, list[Tensor]] = {}
         for length in lengths:
             for depth in depths:
                 prompt = _Prompt.of(tokenizer, needle, hay, length, depth, draw.random())
@@ -224,14 +231,21 @@ def retrieval_scores(
                 run = _Run(model, tokenizer, prompt)
                 runs, answered = runs + 1, answered + run.answered
                 for site, found in run.scores().items():
-                    total[site] = total.get(site, 0) + found
-    names = sites_of(model)
-    places = {site: names.index(site) if set(total) <= set(names) else n for n, site in enumerate(total)}
+                    scored.setdefault(site, []).append(found)
+        for site, each in scored.items():
+            score, chance = torch.stack(each, -1)[:, None].unbind()  # [1, H, runs] each
+            sums.setdefault(site, []).append(Sums.over(score, chance, torch.ones_like(score, dtype=torch.bool)))
     return {
-        (places[site], head): RetrievalScore(score / runs, chance / runs, runs, answered / runs)
-        for site, sums in sorted(total.items(), key=lambda one: places[one[0]])
-        for head, (score, chance) in enumerate(sums.T.tolist())
+        (layer, head): RetrievalScore(score, chance, runs, answered / runs, error)
+        for site, layer in layers_of(sums, sites_of(model)).items()
+        for head, (score, chance, error) in enumerate(_told(sums[site]))
     }
+
+
+def _told(needles: Sequence[Sums]) -> list[tuple[float, float, float]]:
+    """Score, chance and error of each head, from what each needle says."""
+    found = estimate(needles)
+    return list(zip(found.score.tolist(), found.chance.tolist(), found.error.tolist(), strict=True))
 
 
 def _check_model(model: Any) -> None:

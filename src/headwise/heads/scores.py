@@ -13,16 +13,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
+from headwise.heads.estimates import Sums, estimate
+from headwise.heads.even import Chance, Even
+from headwise.heads.texts import check_tokens
+from headwise.heads.watching import handed, layers_of
 from headwise.models import observe as observing
 from headwise.models import sites as sites_of
-from headwise.observers import Accumulator, Entropy, Frame, MassOn, MassWhere, Observer, Tile, Whole, named
+from headwise.observers import Entropy, MassOn, MassWhere, Observer, named
+from headwise.ops import Attended
 
 __all__ = [
     "BROAD",
@@ -34,10 +39,12 @@ __all__ = [
     "Head",
     "Kind",
     "Reading",
+    "entropy_sums",
     "kind_of",
     "lift",
-    "questions",
     "score_heads",
+    "share_questions",
+    "share_sums",
 ]
 
 LOCAL = 8  #: "local" keys are those less than this far from the query, the query's own token included.
@@ -99,11 +106,10 @@ class Head:
     """What one head does on one text.
 
     Attributes:
-        layer: its row in what ``hw.observe`` stacks: the place of its run, by site in the order of ``hw.sites(model)``
-            and then by run. It is the site's index there where every site runs once; where layers share a module, or
-            a site does not run, ``site`` says which it is.
+        layer: the index of its site in ``hw.sites(model)``; where a site runs several times in a forward (ALBERT), each
+            run counts as a layer, by site and then by run.
         head: index of the query head.
-        site: the site's name.
+        site: the run's name, "site" or "site#1", ...
         kind: a key of ``KINDS``, or "mixed".
         scores: by kind, 0 to 1. A kind for which no query of the text has a choice (nothing repeats, no key lies
             ahead under a causal mask) is absent, not zero.
@@ -241,35 +247,31 @@ def score_heads(
         0.29
     """
     _check(model, input_ids, attention_mask, separators)
-    shares = questions(input_ids, attention_mask, separators)
-    asked = [
-        *shares.values(),
-        Entropy(name="score:entropy"),
-        _Uniform(tuple(shares.values()), name="score:uniform"),
-        *observe,
-    ]
-    named(asked)  # a clash of names is said before the model runs
-    batch = (
-        {"input_ids": input_ids}
-        if attention_mask is None
-        else {"input_ids": input_ids, "attention_mask": attention_mask}
-    )
-    with observing(model, *asked) as seen, torch.no_grad():
+    shares = share_questions(input_ids, attention_mask, separators)
+    asked = [*shares.values(), Entropy(name="score:entropy")]
+    named([*asked, *observe])  # a clash of names is said before the model runs
+    batch = {"input_ids": input_ids} | ({} if attention_mask is None else {"attention_mask": attention_mask})
+    even, chances = Even(list(shares.values())), dict[str, Chance]()
+
+    def take(run: str, attended: Attended) -> None:
+        chances[run] = even.of(attended.pattern)
+
+    with observing(model, *asked, *observe) as seen, handed(model, take), torch.no_grad():
         model(**batch)
     heads: list[Head] = []
     queries: dict[str, int] = {}
-    ahead = False
-    for layer, site in enumerate(seen.sites):
-        answers = seen[site]
-        table = _Table.of(answers, list(shares))
+    for run, layer in layers_of(seen.sites, sites_of(model)).items():
+        table = _Table.of(shares, seen[run], chances[run])
         queries = queries or table.queries
-        ahead = ahead or bool((answers["score:uniform"][:, :, list(shares).index("next_token")] > 0).any())
-        heads += table.heads(layer, site)
+        heads += table.heads(layer, run)
+    ahead = any(bool((chance.count("score:next_token") > 0).any()) for chance in chances.values())
     return Reading(tuple(heads), queries, not ahead, seen)
 
 
 def _check(model: nn.Module, ids: Tensor, mask: Tensor | None, separators: Tensor | None) -> None:
-    if ids.dim() != 2 or ids.is_floating_point():
+    if not isinstance(ids, Tensor):
+        raise SpecError(sentence("score_heads", f"input_ids is a {type(ids).__name__}", "it is a tensor, int64 [B,T]"))
+    if ids.dim() != 2 or ids.dtype not in (torch.int32, torch.int64):
         raise ShapeError(
             sentence("score_heads", "input_ids does not fit", "it is int64 [B,T]", axes("input_ids", ids, "B T"))
         )
@@ -291,9 +293,10 @@ def _check(model: nn.Module, ids: Tensor, mask: Tensor | None, separators: Tenso
             )
         )
     sites_of(model)  # refuses a model that cannot be watched, before anything is computed
+    check_tokens("score_heads", "input_ids", model, ids)
 
 
-def questions(ids: Tensor, mask: Tensor | None, separators: Tensor | None) -> dict[str, Observer]:
+def share_questions(ids: Tensor, mask: Tensor | None, separators: Tensor | None) -> dict[str, Observer]:
     """For each kind that is a share of attention, the observer that measures it, [B, H, T] each."""
     B, T = ids.shape
     real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
@@ -321,57 +324,28 @@ def questions(ids: Tensor, mask: Tensor | None, separators: Tensor | None) -> di
     return found
 
 
-class _Counting:
-    """Accumulates the questions over tiles in which every visible cell counts 1; the last table is visible keys."""
-
-    def __init__(self, frame: Frame, questions: Sequence[Observer]) -> None:
-        self.frame = frame
-        self.parts: list[Any] = [question.begin(frame) for question in questions]
-        self.visible = frame.zeros(frame.geometry.T)
-
-    def see(self, tile: Tile) -> None:
-        cells = tile.cells
-        b, _, n, m = cells.shape
-        ones = torch.ones((1, 1, 1, 1), dtype=tile.p.dtype, device=tile.p.device)
-        seen = ones if tile.visible is None else tile.visible.to(tile.p.dtype)
-        # One head stands for all where the mask is the same for all; the sums broadcast over the rest.
-        seen = seen.expand(b, seen.shape[1], n, m)
-        for part in self.parts:
-            part.see(replace(tile, p=seen))
-        b_at, h_at = self.frame.at(cells)
-        self.visible[b_at, h_at, cells.rows] += seen.sum(-1)
-
-    def merge(self, other: _Counting) -> None:
-        for mine, theirs in zip(self.parts, other.parts, strict=True):
-            mine.merge(theirs)
-        self.visible += other.visible
-
-    def result(self) -> Tensor:
-        return torch.stack([*(part.result() for part in self.parts), self.visible], dim=2)
+def share_sums(shares: Mapping[str, Observer], seen: Mapping[str, Any], even: Chance) -> dict[str, Sums]:
+    """What the answers to `share_questions` sum to over the queries that have a choice, by kind."""
+    found = {}
+    for kind, observer in shares.items():
+        name = str(observer.name)
+        found[kind] = Sums.over(seen[name], even.share(name), even.choice(name))
+    return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Uniform(Observer):
-    """For each question about mass, how many keys of each query it is about; the last entry counts all visible keys.
-
-    The counts come from the tiles' own masks, so they are right for whatever mask a model uses, and divided by the
-    last entry they are the answers of a head that spreads uniformly. Returns [B, H, questions + 1, T].
-    """
-
-    questions: tuple[Observer, ...]
-
-    def begin(self, frame: Frame) -> Accumulator:
-        return _Counting(frame, self.questions)
-
-    def define(self, whole: Whole) -> Tensor:
-        ones = whole.visible.to(whole.p.dtype).expand_as(whole.p)
-        counts = [question.define(replace(whole, p=ones)) for question in self.questions]
-        return torch.stack([*counts, ones.sum(-1)], dim=2)
+def entropy_sums(seen: Mapping[str, Any], even: Chance) -> dict[str, Sums]:
+    """What the answer ``score:entropy`` sums to over the queries that see several keys, in nats and of its maximum."""
+    several, most = even.visible >= 2, even.visible.clamp(min=2).log()
+    nats = seen["score:entropy"].double()
+    return {
+        "entropy": Sums.over(nats, most, several),
+        "relative_entropy": Sums.over(nats / most, torch.ones_like(most), several),
+    }
 
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Scores, chances and errors of one site, by kind float64 [H], and over how many queries."""
+    """Scores, chances and errors of one run of a site, by kind float64 [H], and over how many queries."""
 
     scores: dict[str, Tensor]
     chances: dict[str, Tensor]
@@ -380,32 +354,22 @@ class _Table:
     entropy: Tensor
 
     @classmethod
-    def of(cls, answers: Mapping[str, Any], kinds: list[str]) -> _Table:
-        """Averages what was observed over the queries that have a choice."""
-        counts = answers["score:uniform"].double()
-        n = counts[:, :, -1]
-        table = cls({}, {}, {}, {}, _mean(answers["score:entropy"].double(), n >= 2))
-        for at, kind in enumerate(kinds):
-            c = counts[:, :, at]
-            table._take(kind, answers[f"score:{kind}"].double(), c / n.clamp(min=1), (c > 0) & (c < n))
-        relative = answers["score:entropy"].double() / n.clamp(min=2).log()
-        table._take("broad", relative, torch.ones_like(relative), n >= 2)
-        return table
-
-    def _take(self, kind: str, mass: Tensor, uniform: Tensor, choice: Tensor) -> None:
-        """Keeps one kind: what its queries scored and what a uniform head scores there, [B, H, T] each."""
-        number = choice.sum((0, 2))
-        if not bool((number > 0).all()):
-            return
-        self.scores[kind], self.chances[kind] = _mean(mass, choice), _mean(uniform, choice)
-        above = mass - uniform
-        spread = _mean((above - _mean(above, choice)[:, None]) ** 2, choice)
-        error = (spread / (number - 1).clamp(min=1)).sqrt()
-        self.errors[kind] = torch.where(number < FEWEST, torch.inf, error)
-        self.queries[kind] = int(number[0])
+    def of(cls, shares: Mapping[str, Observer], seen: Mapping[str, Any], even: Chance) -> _Table:
+        """Averages what was observed over the queries that have a choice; what some head never had is absent."""
+        sums = share_sums(shares, seen, even)
+        entropy = entropy_sums(seen, even)
+        sums["broad"] = entropy["relative_entropy"]
+        found = {kind: estimate([part]) for kind, part in sums.items() if bool((part.number > 0).all())}
+        return cls(
+            {kind: one.score for kind, one in found.items()},
+            {kind: one.chance for kind, one in found.items()},
+            {kind: one.error.masked_fill(one.number < FEWEST, torch.inf) for kind, one in found.items()},
+            {kind: int(one.number[0]) for kind, one in found.items() if len(one.number)},
+            estimate([entropy["entropy"]]).score.nan_to_num(0.0),
+        )
 
     def heads(self, layer: int, site: str) -> list[Head]:
-        """One ``Head`` for each head of the site."""
+        """One ``Head`` for each head of the run."""
         found = []
         for head in range(len(self.entropy)):
             scores = {kind: float(self.scores[kind][head]) for kind in KINDS if kind in self.scores}
@@ -414,8 +378,3 @@ class _Table:
             kind = kind_of(scores, chance, error)
             found.append(Head(layer, head, site, kind, scores, chance, error, float(self.entropy[head])))
         return found
-
-
-def _mean(values: Tensor, where: Tensor) -> Tensor:
-    """Mean over batch and queries of [B, H, T] at chosen places: [H]."""
-    return torch.where(where, values, 0.0).sum((0, 2)) / where.sum((0, 2)).clamp(min=1)

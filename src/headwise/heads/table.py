@@ -22,6 +22,7 @@ from headwise.heads.retrieval import retrieval_scores
 from headwise.heads.texts import read_texts
 from headwise.heads.watching import Run, runs_of
 from headwise.models.projections import projections
+from headwise.models.sites import sites
 
 __all__ = ["head_table"]
 
@@ -83,7 +84,8 @@ def head_table(
     Returns:
         The table: ``.rows``, ``.columns``, ``.labels``, ``.seconds`` by part of the work, ``.to_pandas()``,
         ``.to_parquet(path)``, ``.to_csv(path)``, ``.to_json()``. A head gets every label whose score clears its chance
-        level by a margin (``headwise.heads.columns``) and by 3 standard errors.
+        level by a margin (``headwise.heads.columns``) and by 3 standard errors. A layer is a site's index in
+        ``hw.sites(model)``; where a site runs several times in a forward (ALBERT), each run counts as a layer.
 
     Raises:
         SpecError: texts that cannot be read: none, empty, longer than the context; strings without a tokenizer.
@@ -126,11 +128,12 @@ def head_table(
         for name, scores in drawn.items():
             estimates[name].update(scores)
     rows = _rows(model, runs, estimates, {name: found.best_offset for name, found in observed.items()})
-    clock.time("ov_copying", lambda: _add_ov_copying(model, rows))
+    clock.time("ov_copying", lambda: _add_ov_copying(model, runs, rows))
     _add_retrieval(rows, retrieved)
-    named = _add_relations(rows, _numbered(runs), related)
+    named = _add_relations(rows, related)
     counts = [text.ids.shape[1] for text in read]
-    return HeadTable.of(rows, _columns(rows, named, random_tokens), clock.seconds, counts)
+    columns, labels = _columns(rows, named, random_tokens), [_labels(row) for row in rows]
+    return HeadTable.of(rows, labels, columns, clock.seconds, counts)
 
 
 class _Clock:
@@ -169,7 +172,7 @@ def _rows(
     estimates: Mapping[str, Mapping[str, Estimate]],
     offsets: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """One row a head, with what was estimated and the labels that follow."""
+    """One row a head, with what was estimated; beside the columns each score has its ``x_error``."""
     rows = []
     for name, run in runs.items():
         originals = _originals(model, run)
@@ -178,17 +181,14 @@ def _rows(
         for head in range(run.heads):
             row: dict[str, Any] = {"layer": run.layer, "head": head, "original_head": originals[head], "site": name}
             row |= {"attention": run.kind, "best_offset": None if best is None else best[head]}
-            labels = []
             for score in SCORES:
                 if score not in values:
                     continue
                 value, chance, low, high, error, _ = (part[head] for part in values[score])
                 row |= {score: value, f"{score}_chance": chance, f"{score}_low": low, f"{score}_high": high}
-                if not math.isnan(value) and clears(SCORES[score], value, chance, error):
-                    labels.append(SCORES[score].title)
+                row[f"{score}_error"] = error
             if math.isnan(row.get("positional", math.nan)):
                 row["best_offset"] = None
-            row["label"] = ", ".join(labels)
             rows.append(row)
     return rows
 
@@ -202,14 +202,25 @@ def _originals(model: nn.Module, run: Run) -> Sequence[int]:
     return found if len(found) == run.heads else range(run.heads)
 
 
-def _add_ov_copying(model: nn.Module, rows: Sequence[dict[str, Any]]) -> None:
+def _labels(row: Mapping[str, Any]) -> list[str]:
+    """The labels of a head: the titles of what it clears."""
+    found = []
+    for name, score in SCORES.items():
+        value, chance, error = (row.get(f"{name}{part}", math.nan) for part in ("", "_chance", "_error"))
+        if not (math.isnan(value) or math.isnan(error)) and clears(score, value, chance, error):
+            found.append(score.title)
+    return found
+
+
+def _add_ov_copying(model: nn.Module, runs: Mapping[str, Run], rows: Sequence[dict[str, Any]]) -> None:
     """Copying by eigenvalues, where the family is known and has an unembedding; random weights score 0."""
     try:
         found = copying(model)
     except UnsupportedError:
         return
+    names = sites(model)
     for row in rows:
-        value = float(found[row["layer"], row["head"]])
+        value = float(found[names.index(runs[row["site"]].site), row["head"]])
         row |= {"ov_copying": value, "ov_copying_chance": math.nan if math.isnan(value) else 0.0}
 
 
@@ -219,25 +230,14 @@ def _add_retrieval(rows: Sequence[dict[str, Any]], found: Mapping[tuple[int, int
         if told is None:
             continue
         row |= {"retrieval": told.score, "retrieval_chance": told.chance, "retrieval_n": told.n}
-        row |= {"retrieval_answered": told.answered}
-        least = SCORES["retrieval"].least
-        if least is not None and told.score >= least and told.score > told.chance:
-            row["label"] = ", ".join(filter(None, (row["label"], SCORES["retrieval"].title)))
+        row |= {"retrieval_answered": told.answered, "retrieval_error": told.error}
 
 
-def _numbered(runs: Mapping[str, Run]) -> dict[str, int]:
-    """The layer of each run as `relation_scores` counts: where a site runs several times, so many layers."""
-    once = all(name == run.site for name, run in runs.items())
-    return {name: run.layer if once else place for place, (name, run) in enumerate(runs.items())}
-
-
-def _add_relations(
-    rows: Sequence[dict[str, Any]], layers: Mapping[str, int], found: Mapping[tuple[int, int], Mapping[str, Any]]
-) -> list[str]:
+def _add_relations(rows: Sequence[dict[str, Any]], found: Mapping[tuple[int, int], Mapping[str, Any]]) -> list[str]:
     """Adds accuracies by relation; returns their names."""
     names: dict[str, None] = {}
     for row in rows:
-        for relation, told in found.get((layers[row["site"]], row["head"]), {}).items():
+        for relation, told in found.get((row["layer"], row["head"]), {}).items():
             name = f"relation:{relation}"
             names[name] = None
             row |= {name: told.accuracy, f"{name}_chance": told.baseline, f"{name}_n": told.n}

@@ -13,7 +13,7 @@ from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sente
 from headwise.heads.prose import pages
 from headwise.models.sites import refuse_if_outside
 
-__all__ = ["OWN", "Text", "context", "read_texts", "start_of_decoder"]
+__all__ = ["OWN", "Text", "check_reads_tokens", "check_tokens", "context", "read_texts", "start_of_decoder"]
 
 OWN = 256  #: tokens read of each page of our own prose, where nobody says how many.
 _LONGEST = 500  # characters; no token of a vocabulary is longer, runs of spaces included
@@ -66,11 +66,12 @@ def read_texts(
         tokens: how many tokens to read of each; None = all of them, of our own prose 256.
 
     Raises:
-        SpecError: no text, an empty one, one longer than the model's context; strings without a tokenizer.
+        SpecError: no text, an empty one, one longer than the model's context, one with tokens that the model does not
+            know; strings without a tokenizer.
         ShapeError: token ids of another shape.
         UnsupportedError: a model that reads no token ids.
     """
-    _check_model(who, model)
+    check_reads_tokens(who, model)
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 2):
         raise SpecError(sentence(who, f"tokens is {tokens!r}", "a head has a choice from two tokens on"))
     longest = context(model)
@@ -92,11 +93,13 @@ def read_texts(
     found = []
     for at, (text, target) in enumerate(zip(given, paired, strict=True)):
         ids = limit.ids(f"text {at}", tokenizer, text)
+        check_tokens(who, f"text {at}", model, ids)
         if not both:
             found.append(Text(ids, _special(tokenizer, ids)))
             continue
         start = torch.tensor([[start_of_decoder(who, model)]])
         second = limit.ids(f"target {at}", tokenizer, text if target is None else target)
+        check_tokens(who, f"target {at}", model, second)
         second = torch.cat([start, second], 1)[:, :longest]
         signs = _special(tokenizer, second)
         signs[0] = True
@@ -104,7 +107,8 @@ def read_texts(
     return found
 
 
-def _check_model(who: str, model: nn.Module) -> None:
+def check_reads_tokens(who: str, model: nn.Module) -> None:
+    """Raises UnsupportedError where a model reads no token ids, or cannot be watched."""
     refuse_if_outside(who, model)
     wanted = getattr(model, "main_input_name", "input_ids")
     if wanted != "input_ids":
@@ -178,6 +182,21 @@ def _as_ids(who: str, name: str, text: Any) -> Tensor:
     if ids.dim() != 1 or ids.is_floating_point() or ids.dtype == torch.bool:
         raise ShapeError(sentence(who, f"{name} is {ids.dtype}", rule, axes(name, ids, "T")))
     return ids.cpu().long()
+
+
+def check_tokens(who: str, name: str, model: Any, ids: Tensor) -> None:
+    """Raises SpecError where a model has no embedding for some token of a text."""
+    try:
+        embedding = model.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        return
+    size = getattr(embedding, "num_embeddings", None)
+    if size is None:
+        return
+    wrong = ids[(ids < 0) | (ids >= size)]
+    if wrong.numel():
+        what = f"{name} holds token {int(wrong[0])}"
+        raise SpecError(sentence(who, what, f"{type(model).__name__} knows the tokens 0 to {size - 1}"))
 
 
 def _special(tokenizer: Any, ids: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Changing what the heads of a model do while it runs: the edits that are in force, and where they act.
 
 The attention function asks here before and after every call. An edit belongs to the model, as a hook does: whoever runs
-it while the edit is in force runs it edited, other threads and a layer that is repeated during backward included.
+it while the edit is in force runs it edited, other threads and a layer that is repeated during backward included. What
+only measures (gates of importance) belongs to the context that opened it, as a watcher does.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,14 +20,16 @@ from torch import Tensor, nn
 
 from headwise.backends import choose
 from headwise.errors import SpecError, sentence
+from headwise.models.families import CROSS
 from headwise.models.projections import kept_heads
 from headwise.plan import make_plan
-from headwise.spec import AttentionSpec, Causal
+from headwise.spec import AttentionSpec
 
 __all__ = [
     "Call",
     "Edit",
     "Edited",
+    "Edits",
     "anybody_edits",
     "count_of",
     "editing",
@@ -44,12 +48,14 @@ class Call:
         k: [B, Hk, S, D].
         v: [B, Hk, S, E].
         options: keywords: mask, scores, scale, q_start, kv_heads, sinks, dropout, gate.
+        keys_from: position of key 0 in the text; a cache of a window has let go of those before it.
     """
 
     q: Tensor
     k: Tensor
     v: Tensor
     options: Mapping[str, Any]
+    keys_from: int = 0
 
     def but(self, **options: Any) -> Call:
         """The same call with some options changed."""
@@ -60,12 +66,6 @@ class Call:
         """The name of the backend that computes the call's output."""
         plan = make_plan("attention", self.q, self.k, self.v, AttentionSpec(**self.options), draw=False)
         return choose("attention", plan, None).name
-
-    @property
-    def placed(self) -> bool:
-        """Whether a causal mask places the queries among the keys; in encoders and cross attention none does."""
-        mask = self.options.get("mask")
-        return mask is not None and any(isinstance(part, Causal) for part in mask.parts())
 
     @property
     def first_position(self) -> int | Tensor:
@@ -87,6 +87,17 @@ class Edit:
     def after(self, call: Call, out: Tensor) -> Tensor:
         """The output [B, H, T, E] to give instead; the one that is given is not to be written to."""
         return out
+
+    @property
+    def crosses(self) -> bool:
+        """Whether the site reads another sequence; its queries then count from 0 in each forward."""
+        return CROSS.search(self.site) is not None
+
+    def first_query(self, call: Call) -> Tensor:
+        """Where query 0 stands in the text, int64 [B] or [1]."""
+        start = 0 if self.crosses else call.first_position
+        place = torch.as_tensor(start, dtype=torch.int64, device=call.q.device).reshape(-1)
+        return place if self.crosses else place + call.keys_from
 
     def finish(self) -> None:
         """The block ends: raises SpecError where part of the edit never acted."""
@@ -118,10 +129,12 @@ class Edited:
 class _Entry:
     edit: Edit
     told: Edited
+    everywhere: bool  # or only in the context that opened it
 
 
 _lock = threading.Lock()
 _entries: weakref.WeakKeyDictionary[nn.Module, tuple[_Entry, ...]] = weakref.WeakKeyDictionary()
+_mine: ContextVar[tuple[Edited, ...]] = ContextVar("headwise_edits", default=())
 _open = 0  # blocks that edit anything: one number that torch.compile can guard on
 
 
@@ -130,15 +143,16 @@ def anybody_edits() -> bool:
     return _open > 0
 
 
-def editing(module: nn.Module) -> _Edits | None:
+def editing(module: nn.Module) -> Edits | None:
     """The edits of a module that are in force; almost always none."""
     if not _open:
         return None
-    entries = _entries.get(module)
-    return _Edits(entries) if entries else None
+    mine = _mine.get()
+    entries = tuple(entry for entry in _entries.get(module, ()) if entry.everywhere or entry.told in mine)
+    return Edits(entries) if entries else None
 
 
-class _Edits:
+class Edits:
     """The edits of one module: the first one that was opened sees the call first and its output first."""
 
     def __init__(self, entries: tuple[_Entry, ...]) -> None:
@@ -174,15 +188,20 @@ def refuse_while_edited(who: str, modules: Mapping[str, nn.Module]) -> None:
 
 
 @contextlib.contextmanager
-def in_force(edits: Sequence[tuple[nn.Module, Edit]]) -> Iterator[Edited]:
+def in_force(edits: Sequence[tuple[nn.Module, Edit]], everywhere: bool = True) -> Iterator[Edited]:
     """Puts edits of modules in force for the duration; the modules' model is to be held on headwise meanwhile.
+
+    Args:
+        edits: with the module of each.
+        everywhere: whoever runs the model runs it edited; False = this context alone does.
 
     Yields:
         What the edits did.
     """
     global _open
     told = Edited()
-    entries = [(module, _Entry(edit, told)) for module, edit in edits]
+    entries = [(module, _Entry(edit, told, everywhere)) for module, edit in edits]
+    token = _mine.set((*_mine.get(), told))
     with _lock:
         _open += 1
         for module, entry in entries:
@@ -190,6 +209,7 @@ def in_force(edits: Sequence[tuple[nn.Module, Edit]]) -> Iterator[Edited]:
     try:
         yield told
     finally:
+        _mine.reset(token)
         with _lock:
             _open -= 1
             for module, entry in entries:

@@ -150,7 +150,7 @@ STREAMS: dict[str, Stream] = {
 }
 
 #: Sites that read their keys and values from another stack of layers.
-CROSS = re.compile(r"(^|\.)(encoder_attn|EncDecAttention|crossattention)(\.|$)")
+CROSS = re.compile(r"(^|\.)(encoder_att\w*|EncDecAttention|\w*cross_?att\w*)(\.|$)")
 
 
 def scores_are_bilinear(module: nn.Module) -> bool:

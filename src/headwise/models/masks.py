@@ -34,11 +34,13 @@ class Said:
         mask: which cells are visible; None = all.
         q_start: where query 0 stands on the key axis; None = last with last.
         scores: what is added to the scores.
+        keys_from: position of key 0 in the text; a cache of a window has let go of those before it.
     """
 
     mask: Mask | None = None
     q_start: int | Tensor | None = None
     scores: tuple[Rules, ...] = ()
+    keys_from: int = 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,7 +58,7 @@ class _Recipe:
         padding = self._padding()
         if padding is not None:
             mask = padding if mask is None else mask & padding
-        return Said(mask, self.place.q_start)
+        return Said(mask, self.place.q_start, keys_from=self.place.kv_offset)
 
     def _padding(self) -> Padding | None:
         if self.real is None:
@@ -154,7 +156,8 @@ class Described(Tensor):
     def say(self) -> Said:
         """The mask in headwise's words, worked out once a forward."""
         if self.changed():
-            return Said(Dense(self.written()), self.recipe.place.q_start)
+            place = self.recipe.place
+            return Said(Dense(self.written()), place.q_start, keys_from=place.kv_offset)
         if self._said is None:
             self._said = self.recipe.say()
         return self._said

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from headwise.errors import UnsupportedError, sentence
 from headwise.models.families import LAYOUTS, Layout
+from headwise.models.library import transformers
 from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites
 
 __all__ = ["KEPT", "Kept", "Part", "Projections", "kept_heads", "layout_of", "linear_of", "projections"]
@@ -179,6 +180,8 @@ def _of_module(model: nn.Module, site: str, module: nn.Module, who: str) -> Proj
                 todo="The model is unchanged.",
             )
         )
+    for name in dict.fromkeys(layout[:4]):
+        _refuse_unless_readable(who, *linear_of(model, site, name))
     D = int(getattr(module, layout.head_dim))
     q, k, v = _inward(model, site, layout, D)
     o = linear_of(model, site, layout.o)
@@ -208,6 +211,23 @@ def linear_of(model: nn.Module, site: str, name: str) -> tuple[str, nn.Module]:
     path = f"{site.rpartition('.')[0]}.{name[1:]}" if name.startswith("^") else f"{site}.{name}"
     path = path.removeprefix(".")
     return path, model.get_submodule(path)
+
+
+def _refuse_unless_readable(who: str, name: str, linear: nn.Module) -> None:
+    """Raises UnsupportedError where a layer's weight is not what it multiplies with: adapters, packed integers."""
+    plain = isinstance(linear, (nn.Linear, transformers(who, "pytorch_utils").Conv1D))
+    weight = getattr(linear, "weight", None)
+    if plain and isinstance(weight, Tensor) and weight.is_floating_point() and weight.dim() == 2:
+        return
+    kind = f"{type(linear).__module__}.{type(linear).__name__}"
+    raise UnsupportedError(
+        sentence(
+            who,
+            f"{name} is a {kind}",
+            "the weights of heads are read from plain linear layers of floats",
+            todo="Merge adapters into the weights first. The model is unchanged.",
+        )
+    )
 
 
 def _width(linear: nn.Module, inward: bool) -> int:

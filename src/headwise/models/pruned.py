@@ -81,10 +81,20 @@ def described(config: Any) -> dict[str, Kept]:
 
 
 def _kept(words: Mapping[str, Any]) -> Kept:
-    kept = Kept(*(tuple(int(number) for number in words[name]) for name in Kept._fields))
+    kept = Kept(*(tuple(_numbers(words[name])) for name in Kept._fields))
+    for numbers in (kept.heads, kept.groups):
+        if any(a >= b for a, b in zip((-1, *numbers), numbers, strict=False)):
+            raise ValueError("heads and groups are counted from 0 and rise")
     if len(kept.kv_heads) != len(kept.heads) or sorted(set(kept.kv_heads)) != list(range(len(kept.groups))):
         raise ValueError("each query head reads one of the key/value heads, and each of these is read")
     return kept
+
+
+def _numbers(told: Any) -> list[int]:
+    """A list of whole numbers of a size that heads have."""
+    if not isinstance(told, list) or not all(type(number) is int and abs(number) < 2**31 for number in told):
+        raise TypeError("they are lists of whole numbers")
+    return told
 
 
 def class_of_pruned(kind: Any, config: Any) -> Any:

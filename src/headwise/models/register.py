@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import UnsupportedError, sentence
-from headwise.models.edit import Call, anybody_edits, editing
+from headwise.models.edit import Call, Edits, anybody_edits, editing
 from headwise.models.families import chosen_cells
 from headwise.models.library import transformers
 from headwise.models.masks import headwise_mask, read
@@ -144,15 +144,8 @@ def headwise_attention(
         "sinks": _sinks_a_head(module, s_aux if s_aux is not None else sinks),
         "dropout": float(dropout) if module.training else 0.0,
     }
-    call = Call(query, key, value, options)
-    weights_wanted = _weights_wanted(module, kwargs)
-    edits = editing(module)
-    if edits is None:
-        out, weights = _run(module, call, weights_wanted)
-    else:
-        call = edits.before(call)
-        out, weights = _run(module, call, weights_wanted)
-        out = edits.after(call, out)
+    call = Call(query, key, value, options, said.keys_from)
+    out, weights = _run(module, call, editing(module), _weights_wanted(module, kwargs))
     return out.transpose(1, 2).contiguous(), weights
 
 
@@ -163,18 +156,23 @@ def _bias(position_bias: Tensor, query: Tensor, key: Tensor, kept: Kept | None) 
     return Bias(position_bias[..., : key.shape[2]])
 
 
-def _run(module: nn.Module, call: Call, weights: bool) -> tuple[Tensor, Tensor | None]:
-    query, key, value, options = call.q, call.k, call.v, call.options
+def _run(module: nn.Module, call: Call, edits: Edits | None, weights: bool) -> tuple[Tensor, Tensor | None]:
+    if edits is not None:
+        call = edits.before(call)
     watchers = watching(module)
     if not watchers and not weights:
-        return attention(query, key, value, **options), None
+        out = attention(call.q, call.k, call.v, **call.options)
+        return (out if edits is None else edits.after(call, out)), None
     # Once, whoever looks: a second run would draw a second seed of dropout. The first watcher's questions ride along,
     # the others ask the same pattern, each apart because observers of two watchers may share a name.
-    attended = attend(query, key, value, **options, observe=watchers[0].observers() if watchers else ())
+    asked = watchers[0].observers() if watchers else ()
+    attended = attend(call.q, call.k, call.v, **call.options, observe=asked)
+    if edits is not None:
+        attended = replace(attended, out=edits.after(call, attended.out))
     for n, watcher in enumerate(watchers):
         seen = attended.seen if n == 0 else attended.pattern.ask(*watcher.observers())
-        watcher.took(module, replace(attended, seen=seen), options["mask"])
-    return attended.out, _probabilities(attended.pattern, query.dtype) if weights else None
+        watcher.took(module, replace(attended, seen=seen), call.options["mask"])
+    return attended.out, _probabilities(attended.pattern, call.q.dtype) if weights else None
 
 
 def _probabilities(pattern: Pattern, dtype: torch.dtype) -> Tensor:

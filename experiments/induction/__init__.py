@@ -1,0 +1,1 @@
+"""Induction heads form together with in-context learning, in models trained here."""

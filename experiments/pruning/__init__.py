@@ -1,0 +1,1 @@
+"""How many heads can go: pruning curves after Michel et al. 2019."""

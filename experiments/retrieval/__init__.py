@@ -1,0 +1,1 @@
+"""Induction heads and retrieval heads of whole models, and what goes when they do."""
