@@ -24,7 +24,7 @@ from experiments.pruning.windows import stretches
 from experiments.retrieval.ablation import MEASURES, Inputs, alone, losses, rises, summary
 from experiments.retrieval.figure import draw as draw_figure
 from experiments.retrieval.needle import FACTS, prompts, recalls
-from experiments.retrieval.scoring import THRESHOLD, agreement, ranked, scored
+from experiments.retrieval.scoring import THRESHOLD, agreement, as_table, ranked, scored
 from experiments.texts import CACHE, Corpus, corpus
 from headwise.heads.random_tokens import draw
 
@@ -128,7 +128,7 @@ def measured(name: str, plan: Plan, texts: Corpus) -> dict[str, Any]:
         "leading": {score: order[:20] for score, order in lists.items()},
         "above_threshold": above(scores),
         "ablation": {**ablation, "summary": summary(ablation["sets"], MEASURES)},
-        "alone": {f"{layer}.{head}": round(more, 4) for (layer, head), more in sorted(lonely.items())},
+        "alone": as_table(lonely),
     }
     if "retrieval" in lists:
         told["agreement"] = agreement(scores["prefix_matching"], scores["retrieval"], plan.sizes)

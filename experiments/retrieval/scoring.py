@@ -11,7 +11,7 @@ from torch import Tensor
 import headwise as hw
 from headwise.heads.retrieval import retrieval_scores
 
-__all__ = ["THRESHOLD", "Head", "agreement", "ranked", "scored"]
+__all__ = ["THRESHOLD", "Head", "agreement", "as_table", "ranked", "scored"]
 
 THRESHOLD = 0.1  #: Wu et al.: above it a head is a retrieval head.
 
@@ -46,10 +46,10 @@ def scored(
     chance = [row["prefix_matching_chance"] for row in table.rows]
     any_head = next(iter(needle.values()))
     return {
-        "prefix_matching": _as_table(matched),
+        "prefix_matching": as_table(matched),
         "prefix_matching_chance": round(sum(chance) / len(chance), 4),
-        "previous_token": _as_table(before),
-        "retrieval": _as_table({head: found.score for head, found in needle.items()}),
+        "previous_token": as_table(before),
+        "retrieval": as_table({head: found.score for head, found in needle.items()}),
         "retrieval_chance": round(sum(found.chance for found in needle.values()) / len(needle), 4),
         "retrieval_runs": any_head.n,
         "retrieval_answered": round(any_head.answered, 4),
@@ -58,7 +58,8 @@ def scored(
     }
 
 
-def _as_table(scores: Mapping[Head, float]) -> list[list[float]]:
+def as_table(scores: Mapping[Head, float]) -> list[list[float]]:
+    """Values by head as a table [L][H], to four places."""
     layers = 1 + max(layer for layer, _ in scores)
     return [[round(scores[at], 4) for at in sorted(scores) if at[0] == layer] for layer in range(layers)]
 

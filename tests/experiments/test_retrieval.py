@@ -238,3 +238,66 @@ def test_a_result_keeps_its_numbers_when_it_is_written() -> None:
     rows = [{"a": [1, 2], "b": 0.5}, {"a": [], "b": None}]
     result = {"models": {"m": {"scores": {"t": [[0.1, 0.2], [0.3, 0.4]], "n": 3}, "sets": {"rows": rows}, "x": [1]}}}
     assert json.loads(experiment.compact(result)) == result
+
+
+# What is written down
+
+
+def written(told: dict[str, float], median: bool = False) -> str:
+    """A spread as the page writes it."""
+    middle = f", median {told['median']:.2f}" if median else ""
+    return f"{told['mean']:.2f} ± {told['sd']:.2f} ({told['min']:.2f} … {told['max']:.2f}{middle}), {told['n']}"
+
+
+def rows_of(summary_rows: list[dict[str, Any]], size: int) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["set"], row["ranking"]): row for row in summary_rows if row["size"] == size and row["how"] == "zero"}
+
+
+def expected(models: dict[str, Any]) -> list[str]:
+    """The rows of the page's tables."""
+    lines = []
+    for name, told_of in models.items():
+        for measure, title in (("repeats", "random repeats"), ("text", "natural text")):
+            for size in sorted({row["size"] for row in told_of["ablation"]["summary"]}):
+                rows = rows_of(told_of["ablation"]["summary"], size)
+                top = rows["top", "prefix_matching"][measure]["mean"]
+                same, others = (rows[kind, "prefix_matching"][measure] for kind in ("same layers", "others"))
+                lines.append(
+                    f"| {name} | {title} | {size} | {top:.2f} | {written(same)} | {written(others, median=True)} |"
+                )
+        if "needle" in told_of:
+            for size in sorted({row["size"] for row in told_of["needle"]["summary"]}):
+                rows = rows_of(told_of["needle"]["summary"], size)
+                top, first = (rows["top", score]["recall"]["mean"] for score in ("retrieval", "prefix_matching"))
+                same, others = (rows[kind, "retrieval"]["recall"] for kind in ("same layers", "others"))
+                lines.append(f"| {size} | {top:.2f} | {first:.2f} | {written(same)} | {written(others)} |")
+        scores = told_of["scores"]
+        for layer, head in ranked(told_of["alone"])[:4]:
+            values = (told_of["alone"], scores["previous_token"], scores["prefix_matching"], scores["retrieval"])
+            cells = " | ".join(f"{table[layer][head]:.2f}" for table in values)
+            lines.append(f"| {name} | {layer}.{head} | {cells} |")
+    return lines
+
+
+def test_the_page_says_what_the_numbers_say() -> None:
+    result = json.loads((HOME / "result.json").read_text())
+    page = (HOME / "README.md").read_text().splitlines()
+    for line in expected(result["models"]):
+        assert line in page
+    for name, share in result["paper"].items():
+        assert f"| {name} | {100 * share:.1f} % |" in page
+    ours = result["models"]["smollm2"]["above_threshold"]
+    assert f"| SmolLM2-135M-Instruct, ours | {100 * ours['share']:.1f} % ({ours['heads']} of 270) |" in page
+    for told_of in result["models"].values():
+        assert summary(told_of["ablation"]["sets"], MEASURES) == told_of["ablation"]["summary"]
+        assert experiment.above(told_of["scores"]) == told_of["above_threshold"]
+    assert 0 < (HOME / "figure.svg").stat().st_size < 200_000
+
+
+def test_leading_heads_cost_more_than_any_random_set_of_their_layers() -> None:
+    result = json.loads((HOME / "result.json").read_text())
+    for told_of in result["models"].values():
+        for size in {row["size"] for row in told_of["ablation"]["summary"]}:
+            rows = rows_of(told_of["ablation"]["summary"], size)
+            others = rows["same layers", "prefix_matching"]["repeats"]["max"]
+            assert rows["top", "prefix_matching"]["repeats"]["mean"] > others

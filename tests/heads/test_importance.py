@@ -204,6 +204,15 @@ def test_a_share_between_two_heads_takes_no_more_than_it_says(zoo: Any, share: f
     assert curve.keeping(1 - share) is curve.points[1]
 
 
+def test_heads_are_compared_over_layers_as_they_are_or_within_them(zoo: Any) -> None:
+    model, batch = worthless(zoo)
+    with torch.no_grad():
+        projections(model, 1).o.matrix.mul_(1e-3)  # a layer that hardly matters
+    raw = pruning_curve(model, batch, shares=(0.75,), normalise=False)
+    assert raw.points[1].heads["model.layers.1.self_attn"] == [0, 1, 2, 3]
+    assert pruning_curve(model, batch, shares=(0.75,)).points[1].heads != raw.points[1].heads
+
+
 def test_scores_of_the_users_own_order_a_curve(zoo: Any) -> None:
     model, batch = worthless(zoo)
     scores = torch.arange(8.0).flip(0).view(2, 4)
@@ -242,7 +251,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], type[HeadwiseError], str]] = {
     "half a step": (lambda m, b: train_gates(m, b, steps=2.5), SpecError, "steps is 2.5; it is a whole number"),
     "a penalty of text": (lambda m, b: train_gates(m, b, penalty="x"), SpecError, "penalty is 'x'"),
     "nothing in a batch": (lambda m, _: hw.importance(m, {}), SpecError, "a batch has no input_ids but nothing"),
-    "lists": (lambda m, _: hw.importance(m, {"input_ids": [[1, 2]]}), SpecError, "input_ids of a batch of batches are a list"),
+    "lists": (lambda m, _: hw.importance(m, {"input_ids": [[1, 2]]}), SpecError, "of a batch of batches are a list"),
     "no model": (lambda _m, b: hw.importance(torch.nn.Linear(2, 2), b), UnsupportedError, "interface"),
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import headwise as hw
 from headwise.errors import SpecError, UnsupportedError
 from headwise.heads.paths import paths
 
@@ -134,6 +135,9 @@ def test_feed_forwards_are_refused_or_left_over(zoo: Any) -> None:
 def test_refusals(zoo: Any) -> None:
     with pytest.raises(SpecError, match="feed_forward is 'no'"):
         paths(zoo.model("llama"), feed_forward="no", input_ids=IDS)
+    model = attention_only(zoo, "llama")
+    with hw.ablate(model, {0: [1]}), pytest.raises(SpecError, match=r"^paths: heads of .*layers\.0.* are edited"):
+        paths(model, input_ids=IDS)
     with pytest.raises(UnsupportedError, match="reads another stack"):
         paths(zoo.model("t5"), feed_forward="ignore", **zoo.batch("t5"))
     with pytest.raises(UnsupportedError, match="has no unembedding"):

@@ -67,6 +67,7 @@ def pruning_curve(
     shares: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     iterative: bool = False,
     method: str = "gradient",
+    normalise: bool = True,
     scores: Tensor | None = None,
 ) -> Curve:
     """Removes heads from the least important on and measures the loss at each step; the model stays as it is.
@@ -78,7 +79,9 @@ def pruning_curve(
         evaluate: batches that the loss is measured on; None = the same.
         shares: of all heads, to be removed at each step, rising; of the fractions of a head none is removed.
         iterative: weigh the heads that are left anew after each step (one importance a step) rather than once.
-        method: of ``hw.importance``; each layer's is normalised, as Michel et al. do.
+        method: of ``hw.importance``.
+        normalise: of ``hw.importance``: compare heads by their share in their layer, as Michel et al. do; False
+            compares them over all layers as they are, which may lose less.
         scores: float [L, H], those with low scores go first; None = ``hw.importance``.
 
     Returns:
@@ -106,7 +109,7 @@ def pruning_curve(
     names = sites(model)
     if scores is not None:
         _check_scores(model, scores)
-    found = importance(model, weighed, loss, method=method, normalise=True) if scores is None else scores
+    found = importance(model, weighed, loss, method=method, normalise=normalise) if scores is None else scores
     total = int(found.isfinite().sum())
     if not total:
         raise SpecError(
@@ -119,7 +122,7 @@ def pruning_curve(
             more = _within(share, total) - sum(map(len, gone.values()))
             if iterative and points and more:
                 with _without(model, gone):
-                    found = importance(model, weighed, loss, method=method, normalise=True)
+                    found = importance(model, weighed, loss, method=method, normalise=normalise)
             gone = _with_lowest(gone, found, names, more)
             with _without(model, gone):
                 value = mean_loss("pruning_curve", model, measured, loss)

@@ -142,7 +142,8 @@ def uptrain(model: nn.Module, batches: Any, steps: int, lr: float = 1e-4, weight
     """Trains a causal language model for a few steps, after a conversion or a pruning.
 
     The loss is the mean of -log p(next token) over real tokens that follow real tokens. AdamW at a constant rate,
-    gradients clipped to a norm of 1, all parameters that require a gradient.
+    gradients clipped to a norm of 1, all parameters that require a gradient. Inside ``torch.autocast`` give it
+    ``cache_enabled=False``: its cache would keep the weights of the first step.
 
     Args:
         model: the model; each module's mode (train or eval) is as before afterwards, and gradients are cleared.

@@ -12,6 +12,7 @@ from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.heads.reading import crosses, norm_before, side_of, wide
 from headwise.heads.recording import Recording, record
 from headwise.heads.targets import logits_asked
+from headwise.models.edit import editing
 from headwise.models.families import factors
 from headwise.models.projections import Projections
 from headwise.ops import attention
@@ -73,7 +74,7 @@ def paths(
 
     Raises:
         UnsupportedError: as `attribution`; feed-forwards that add something; layers that read another stack.
-        ShapeError, SpecError: as `attribution`.
+        ShapeError, SpecError: as `attribution`; heads that are edited (`hw.ablate` and the like) meanwhile.
 
     Source:
         Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", "Path Expansion Trick".
@@ -165,6 +166,9 @@ def _refuse_unless_attention(model: nn.Module, run: Recording, feed_forward: str
     for p in run.sites.values():
         if crosses(p.site):
             raise UnsupportedError(sentence("paths", f"{p.site} reads another stack", "paths are those of one stack"))
+        if editing(p.module) is not None:
+            what = f"heads of {p.site} are edited by an open block"
+            raise SpecError(sentence("paths", what, "paths go through heads as the weights make them"))
     if feed_forward == "ignore":
         return
     for layer, added in run.feed_forward.items():
