@@ -433,6 +433,7 @@ def test_relations_and_retrieval_stand_in_the_table(zoo: Any, monkeypatch: pytes
         ([3], {}, SpecError, "text 0 is a int; a text is a string or token ids"),
         ([{"a": 1}], {}, SpecError, "text 0 is a dict; a text is a string or token ids"),
         (["words"], {"tokenizer": None}, SpecError, "a text is a string and there is no tokenizer"),
+        (["a \ud800 b"], {}, SpecError, "at position 2 of a text is half of a pair"),
         (TEXTS, {"tokens": 1}, SpecError, "tokens is 1;"),
         (TEXTS, {"tokens": 65}, SpecError, "tokens is 65, the context of LlamaForCausalLM is 64"),
         (TEXTS, {"targets": TARGETS}, SpecError, "has no decoder beside an encoder"),

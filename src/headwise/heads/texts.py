@@ -164,6 +164,10 @@ class _Limit:
                     todo="Give the tokenizer, or token ids as texts.",
                 )
             )
+        half = next((at for at, sign in enumerate(text) if "\ud800" <= sign <= "\udfff"), None)
+        if half is not None:
+            what = f"the sign {text[half]!r} at position {half} of a text is half of a pair"
+            raise SpecError(sentence(self.who, what, "a text is Unicode", todo='Read it with errors="replace".'))
         if self.tokens is None:
             found = tokenizer(text, truncation=False, verbose=False)["input_ids"]
         else:  # what will not be read is not tokenized
