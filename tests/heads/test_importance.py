@@ -250,6 +250,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], type[HeadwiseError], str]] = {
     "one share": (lambda m, b: pruning_curve(m, b, shares=0.5), SpecError, "shares are 0.5"),
     "half a step": (lambda m, b: train_gates(m, b, steps=2.5), SpecError, "steps is 2.5; it is a whole number"),
     "a penalty of text": (lambda m, b: train_gates(m, b, penalty="x"), SpecError, "penalty is 'x'"),
+    "one token": (lambda m, b: hw.importance(m, b["input_ids"][:, :1]), SpecError, "no token that follows another"),
     "nothing in a batch": (lambda m, _: hw.importance(m, {}), SpecError, "a batch has no input_ids but nothing"),
     "lists": (lambda m, _: hw.importance(m, {"input_ids": [[1, 2]]}), SpecError, "of a batch of batches are a list"),
     "no model": (lambda _m, b: hw.importance(torch.nn.Linear(2, 2), b), UnsupportedError, "interface"),

@@ -30,7 +30,7 @@ _CELL, _BESIDE = 14, 30  # columns of one score, and of a head with its labels
 
 def heads(
     model: Annotated[
-        str, typer.Argument(help="smollm2, minilm, a folder that save_pretrained wrote, or a .gguf file.")
+        str, typer.Argument(help="smollm2, minilm, two-layer, a folder that save_pretrained wrote, or a .gguf file.")
     ] = "smollm2",
     text_file: Annotated[
         list[Path] | None,

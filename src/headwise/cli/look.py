@@ -29,7 +29,7 @@ _SHOWN = 48  # characters of the text beside its number of tokens
 
 def look(
     model: Annotated[
-        str, typer.Argument(help="smollm2, minilm, a folder that save_pretrained wrote, or a .gguf file.")
+        str, typer.Argument(help="smollm2, minilm, two-layer, a folder that save_pretrained wrote, or a .gguf file.")
     ] = "smollm2",
     text_file: Annotated[Path | None, typer.Option(help="Read this UTF-8 file.", show_default=False)] = None,
     text: Annotated[str | None, typer.Option(help="Read this text.", show_default=False)] = None,

@@ -296,7 +296,7 @@ def _say(out: Any, done: _Done, place: Path) -> None:
     slow, fast = done.seconds
     out.print(
         f"\n{done.point.removed} of {done.curve.total} heads removed: {before / 1e6:.1f} M parameters became "
-        f"{after / 1e6:.1f} M; a forward of {done.window} tokens {1000 * slow:.0f} ms became {1000 * fast:.0f} ms",
+        f"{after / 1e6:.1f} M; a forward of {done.window} tokens {1000 * slow:.1f} ms became {1000 * fast:.1f} ms",
         soft_wrap=True,
     )
     out.print(f"Model, curve.json and curve.svg: {place}", soft_wrap=True)

@@ -128,6 +128,13 @@ def trainable(batch: Any) -> Any:
     return {name: trainable(value) if isinstance(value, Tensor) else value for name, value in batch.items()}
 
 
+def is_causal_lm(model: nn.Module) -> bool:
+    """Whether a model predicts the tokens that it is given, each from those before it."""
+    can_generate = getattr(model, "can_generate", None)
+    config = getattr(model, "config", None)
+    return callable(can_generate) and bool(can_generate()) and not getattr(config, "is_encoder_decoder", False)
+
+
 def next_tokens(ids: Tensor, mask: Tensor | None) -> Tensor:
     """Labels of a language model: each real token that follows a real one, -100 elsewhere.
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
 from headwise.heads.ablate import ablate
-from headwise.heads.batches import as_batches, ids_of, in_mode, next_tokens, rows_of, run, trainable
+from headwise.heads.batches import as_batches, ids_of, in_mode, is_causal_lm, next_tokens, rows_of, run, trainable
 from headwise.models.edit import Call, Edit, count_of, in_force
 from headwise.models.sites import find_sites, refuse_if_outside
 from headwise.models.using import held
@@ -101,8 +101,11 @@ def loss_of(who: str, model: nn.Module, batch: Any, loss: Loss | None) -> Tensor
         value = loss(run(model, batch), batch)
     else:
         inputs = {"input_ids": batch} if isinstance(batch, Tensor) else dict(batch)
-        if "labels" not in inputs and _is_causal_lm(model):
+        if "labels" not in inputs and is_causal_lm(model):
             inputs["labels"] = next_tokens(ids_of(who, inputs), inputs.get("attention_mask"))
+            if not bool((inputs["labels"] != -100).any()):
+                size = list(inputs["labels"].shape)
+                raise SpecError(sentence(who, f"a batch {size} has no token that follows another", "T is 2 or more"))
         output = model(**inputs)
         value = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
         if value is None:
@@ -119,13 +122,6 @@ def loss_of(who: str, model: nn.Module, batch: Any, loss: Loss | None) -> Tensor
         rule = "it is a tensor of one real number"
         raise SpecError(sentence(who, f"the loss is {shape}", rule, todo="Take its mean."))
     return value.reshape(())
-
-
-def _is_causal_lm(model: nn.Module) -> bool:
-    """Whether a model predicts the tokens that it is given, each from those before it."""
-    can_generate = getattr(model, "can_generate", None)
-    config = getattr(model, "config", None)
-    return callable(can_generate) and bool(can_generate()) and not getattr(config, "is_encoder_decoder", False)
 
 
 def mean_loss(who: str, model: nn.Module, batches: Sequence[Any], loss: Loss | None) -> float:

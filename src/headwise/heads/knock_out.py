@@ -141,8 +141,9 @@ class _Hidden(Edit):
             raise SpecError(
                 sentence(
                     "knock_out",
-                    f"query {i} of {self.site} could not see key {j}" + (f", and {more} more edges" if more else ""),
-                    "an edge that no run of the block has, or that is hidden anyway, cannot be knocked out",
+                    f"in no run of the block could query {i} of {self.site} see key {j}"
+                    + (f", and {more} more edges" if more else ""),
+                    "an edge that is hidden anyway, or lies past the end of the text, cannot be knocked out",
                     todo="Leave it out.",
                 )
             )

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.heads.alignment import Aligned, aligned
 from headwise.heads.annotations import Link, Passage, Span, read_passages
+from headwise.heads.batches import is_causal_lm
 from headwise.heads.questions import Answered, Questions
 from headwise.heads.texts import context, start_of_decoder
 from headwise.heads.watching import runs_of
@@ -115,7 +116,12 @@ def relation_scores(
     for passage in asked:
         if passage.links:
             tally.take(passage, where.ask(passage))
-    return tally.scores()
+    scores = tally.scores()
+    if is_causal_lm(model) and not any(scores.values()):
+        what = f"none of the {sum(len(passage.links) for passage in asked)} links of {path} can be asked of this model"
+        rule = "a head is asked where the word it looks from sees both right and wrong ones: in a causal model, earlier"
+        raise SpecError(sentence(WHO, what, rule, todo="Swap from and to, or use an encoder."))
+    return scores
 
 
 @dataclass(frozen=True)
