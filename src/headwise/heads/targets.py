@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.heads.batches import next_tokens
 from headwise.heads.reading import Side, unembedding
 from headwise.heads.recording import Recording
 
@@ -79,9 +80,8 @@ def _next(text: Tensor | None, mask: Tensor | None, logits: Tensor, name: str, w
     if text.shape != (B, T):
         rule = "the next tokens are those of the text whose logits are asked for"
         raise SpecError(sentence(who, f"no targets, and logits [B={B},T={T}]", rule, axes(name, text, "B T")))
-    real = torch.ones_like(text, dtype=torch.bool) if mask is None else mask.bool()
     ids = torch.full_like(text, -1)
-    ids[:, :-1] = text[:, 1:].masked_fill(~(real[:, 1:] & real[:, :-1]), -1)
+    ids[:, :-1] = next_tokens(text, mask)[:, 1:].clamp(min=-1)
     return ids
 
 
