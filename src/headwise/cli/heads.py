@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli._given import dtype_of, text_in
+from headwise.cli._given import dtype_of
 from headwise.errors import SpecError, sentence
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def heads(
 
     from headwise.heads.columns import SCORES
     from headwise.heads.frame import check_place
+    from headwise.heads.prose import text_in
 
     wanted = dtype_of("heads", dtype)
     if top < 1:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli._given import dtype_of, text_in
+from headwise.cli._given import dtype_of
 from headwise.errors import SpecError, sentence
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ class _Source:
 
 
 def _source(text: str | None, text_file: Path | None) -> _Source:
+    from headwise.heads.prose import prose, text_in
+
     if text is not None and text_file is not None:
         raise SpecError(
             sentence("look", "both --text and --text-file were given", "one text is read", todo="Leave one out.")
@@ -96,8 +98,6 @@ def _source(text: str | None, text_file: Path | None) -> _Source:
     elif text_file is not None:
         source = _Source(text_in("look", text_file), str(text_file), ours=False)
     else:
-        from headwise.heads.prose import prose
-
         return _Source(prose(), "prose from Python's own documentation", ours=True)
     if not source.text.strip():
         raise SpecError(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli._given import dtype_of, text_in
+from headwise.cli._given import dtype_of
 from headwise.errors import SpecError, UnavailableError, UnsupportedError, sentence
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def prune(
         headwise prune minilm --keep 0.5 --tokens 1024 --out minilm-50
     """
     from rich.console import Console
+
+    from headwise.heads.prose import text_in
 
     wanted = dtype_of("prune", dtype)
     _check(keep, tokens, window)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwise.errors import SpecError, sentence
+from headwise.heads.prose import text_in
 
 __all__ = ["Link", "Passage", "Span", "read_passages", "words_of"]
 
@@ -111,21 +112,11 @@ def read_passages(path: str | os.PathLike[str]) -> list[Passage]:
     if path.suffix in (".conllu", ".conll-u"):
         from headwise.heads.treebanks import read_conllu
 
-        return read_conllu(path, _text_of(path))
+        return read_conllu(path, text_in("relation_scores", path))
     if path.suffix in (".jsonl", ".ndjson"):
-        return _read_lines(path, _text_of(path))
+        return _read_lines(path, text_in("relation_scores", path))
     rule = "CoNLL-U ends in .conllu, JSON Lines in .jsonl"
     raise SpecError(sentence("relation_scores", f"{path} is of no kind that is read", rule))
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as cause:
-        raise SpecError(sentence("relation_scores", f"cannot read {path}", cause.strerror or str(cause))) from cause
-    except UnicodeDecodeError as cause:
-        what = f"{path} is no UTF-8 text: byte {cause.object[cause.start]:#04x} at position {cause.start}"
-        raise SpecError(sentence("relation_scores", what)) from cause
 
 
 def words_of(text: str, borders: Sequence[int] = ()) -> tuple[Span, ...]:

@@ -1,10 +1,13 @@
-"""English that ships with every Python: what heads are watched on where nobody gives a text."""
+"""Texts that heads are watched on: English that ships with every Python, or the caller's own file."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-__all__ = ["pages", "prose"]
+from headwise.errors import SpecError, sentence
+
+__all__ = ["pages", "prose", "text_in"]
 
 _TOPICS = ("objects", "execmodel", "naming", "assignment", "import", "customization", "attribute-access", "function")
 
@@ -37,3 +40,14 @@ def prose() -> str:
         'Objects, values and types'
     """
     return "\n\n".join(pages())
+
+
+def text_in(who: str, path: Path) -> str:
+    """The text of a UTF-8 file."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as cause:
+        raise SpecError(sentence(who, f"cannot read {path}", cause.strerror or str(cause))) from cause
+    except UnicodeDecodeError as cause:
+        what = f"{path} is no UTF-8 text: byte {cause.object[cause.start]:#04x} at position {cause.start}"
+        raise SpecError(sentence(who, what, todo="Convert it: iconv -f latin1 -t utf-8.")) from cause
