@@ -43,6 +43,7 @@ from headwise.spec import (
     Rule,
     ScoreRule,
     SoftCap,
+    Spans,
     Strided,
     Tree,
     Window,
@@ -73,6 +74,7 @@ _LATER = {
     "to_gqa": "headwise.heads",
     "trace": "headwise.models",
     "use": "headwise.models",
+    "view": "headwise.viewer",
 }
 
 __all__ = [
@@ -107,6 +109,7 @@ __all__ = [
     "Segments",
     "ShapeError",
     "SoftCap",
+    "Spans",
     "SpecError",
     "Strided",
     "TopKeys",
@@ -138,6 +141,7 @@ __all__ = [
     "to_gqa",
     "trace",
     "use",
+    "view",
 ]
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headwise.answering import answer
 from headwise.backends import Backend, Blocked, Reference, Result, all_reasons, choose, quick, running, stored
 from headwise.backends.tiling import tiles_counted
 from headwise.border import obstacle, traced
 from headwise.errors import UnsupportedError, sentence
 from headwise.gradients import computed, detached
-from headwise.pattern import Pattern, answer
+from headwise.pattern import Pattern
 from headwise.plan import Plan, check_devices, check_gate, make_plan
 from headwise.products import as_given
 from headwise.spec import AttentionSpec, Causal, Mask, Rules, Stored, Window

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from types import EllipsisType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from headwise.backends import Reference, RowFacts, survey
-from headwise.errors import HeadwiseError, SpecError, UnsupportedError, sentence
+from headwise.answering import answer
+from headwise.backends import RowFacts, Settled
+from headwise.errors import HeadwiseError, ShapeError, SpecError, UnsupportedError, axes, sentence
+from headwise.indexing import forwards, parts_of, stretch
 from headwise.observers import (
-    Answered,
     Crop,
     Entropy,
-    Frame,
     Map,
     MassOn,
     MassWhere,
@@ -28,77 +28,17 @@ from headwise.observers import (
     TopKeysFound,
     named,
 )
-from headwise.observers import start as begin
-from headwise.observers.protocol import Tile, Whole
 from headwise.plan import Plan, make_plan
 from headwise.products import as_given
 from headwise.spec import AttentionSpec, Mask, Rules
 from headwise.spec.geometry import span
 from headwise.tracing import uncompiled
 
-__all__ = ["DENSE_LIMIT", "Pattern", "answer"]
+__all__ = ["DENSE_LIMIT", "Pattern"]
 
 _NO_TENSOR = "Pattern: a pattern is no tensor, which torch.compile cannot put in a graph"
 
 DENSE_LIMIT = 2**26  # cells that to_dense hands out: 256 MiB of float32
-
-
-def answer(
-    plan: Plan,
-    facts: RowFacts | None = None,
-    *,
-    entropy: Tensor | None = None,
-    known: Mapping[str, Any] | None = None,
-    definition: bool = False,
-    portable: bool = False,
-    batch: slice | None = None,
-    heads: slice | None = None,
-    rows: slice | None = None,
-) -> Answered:
-    """Answers the plan's observers about a part of its pattern (None = all of it).
-
-    With ``definition`` the answers come from the reference's whole pattern, else from tiles: the native kernels' where
-    they know the question, unless ``portable``. ``entropy`` is that of the rows, and ``known`` are answers about all of
-    the pattern, if a forward pass left them.
-    """
-    if not plan.observers:
-        return Answered()
-    g = plan.geometry
-    batch = slice(0, g.B) if batch is None else batch
-    heads = slice(0, g.H) if heads is None else heads
-    if definition:
-        with as_given(g.device):
-            return Answered(_defined(plan))
-    if rows is None:
-        rows = _hull([o.rows(g) if isinstance(o, Observer) else slice(0, g.T) for o in plan.observers.values()])
-    keys = _hull([o.keys(g) if isinstance(o, Observer) else slice(0, g.S) for o in plan.observers.values()])
-    with as_given(g.device):
-        frame = Frame(g, batch, heads, rows, keys, plan.dtype)
-        return Answered(survey(plan, facts, frame, plan.observers, entropy=entropy, known=known, portable=portable))
-
-
-def _hull(parts: list[slice]) -> slice:
-    real = [part for part in parts if span(part) > 0]
-    if not real:
-        return slice(0, 0)
-    return slice(min(part.start for part in real), max(part.stop for part in real))
-
-
-def _defined(plan: Plan) -> dict[str, Any]:
-    """The reference's answers; a user's own observer sees the whole pattern as one tile."""
-    whole = Reference().whole(plan)
-    g = plan.geometry
-    frame = Frame(g, slice(0, g.B), slice(0, g.H), slice(0, g.T), slice(0, g.S), plan.dtype)
-    found = {}
-    for name, observer in plan.observers.items():
-        if isinstance(observer, Observer):
-            found[name] = observer.define(whole)
-            continue
-        accumulator = begin(observer, frame)
-        tile = {field.name: getattr(whole, field.name) for field in fields(Whole) if field.name != "geometry"}
-        accumulator.see(Tile(g.whole(), **tile).copied())
-        found[name] = accumulator.result()
-    return found
 
 
 class Pattern:
@@ -156,16 +96,19 @@ class Pattern:
         # Tensors made in inference mode count no versions, so an overwrite could not be seen: hold copies of those.
         if any(x.is_inference() for x in plan.tensors()):
             plan = plan.cloned()
-        self._plan, self._facts, self._entropy = plan, facts, entropy
+        self._plan, self._settled, self._entropy = plan, Settled(plan, facts), entropy
+        self._given = False  # whether its facts were given, so that none of other heads can be found
         self._versions = [(x, x._version) for x in plan.tensors() if not x.is_inference()]
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a file holds: the operands, and not how often they had been written to here."""
         self._check_fresh()
-        return {"plan": replace(self._plan), "facts": self._facts, "entropy": self._entropy}
+        held = {"settled": self._settled, "given": self._given, "entropy": self._entropy}
+        return {"plan": replace(self._plan), **held}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._hold(state["plan"], state["facts"], state["entropy"])
+        self._hold(state["plan"], None, state["entropy"])
+        self._settled, self._given = state["settled"], state["given"]
 
     @property
     def shape(self) -> torch.Size:
@@ -196,6 +139,42 @@ class Pattern:
         found = {name: getattr(spec, name) for name in ("mask", "scores", "kv_heads", "sinks")}
         return {**found, "scale": self._plan.scale, "q_start": start}
 
+    def reach(self, batch: int) -> tuple[int, int]:
+        """The keys [start, stop) outside which no query of a batch row sees any; (0, 0) where none sees any.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> x = torch.zeros(2, 1, 5, 4)
+            >>> keep = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]], dtype=torch.bool)
+            >>> hw.Pattern(x, x, mask=hw.Causal() & hw.Padding(keep)).reach(0)
+            (2, 5)
+        """
+        B, _, T, _ = self.shape
+        batch = range(B)[batch]
+        return self._plan.intervals.hull(slice(batch, batch + 1), slice(0, T))
+
+    def stretches(self, batch: int) -> tuple[Tensor, Tensor] | None:
+        """The keys that each query of a batch row sees, as stretches [start, stop).
+
+        Returns:
+            start and stop, int64 [T, K]; an empty stretch has ``stop <= start``. None where the mask is not said in
+            stretches, as a Rule or a Dense mask is not.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> x = torch.zeros(1, 1, 3, 4)
+            >>> start, stop = hw.Pattern(x, x, mask=hw.Causal() & hw.Window(before=1)).stretches(0)
+            >>> start[:, 0].tolist(), stop[:, 0].tolist()
+            ([0, 0, 1], [1, 2, 3])
+        """
+        B, _, T, _ = self.shape
+        batch = range(B)[batch]
+        intervals = self._plan.intervals
+        if not intervals.exact:
+            return None
+        start, stop = intervals.bounds(slice(batch, batch + 1), slice(0, T))
+        return start[0], stop[0]
+
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of the probabilities: float32, or float64 for float64 operands."""
@@ -205,22 +184,29 @@ class Pattern:
         B, H, T, S = self.shape
         return f"Pattern([B={B},H={H},T={T},S={S}], mask={self._plan.spec.mask})"
 
-    def ask(self, *observers: Any) -> dict[str, Any]:
+    def ask(self, *observers: Any, batch: slice | None = None, heads: slice | None = None) -> dict[str, Any]:
         """Answers several questions in one pass.
 
         Args:
             observers: built-in observers or objects with see, merge and result.
+            batch: batch rows to ask about; None = all.
+            heads: query heads to ask about; None = all.
 
         Returns:
-            The answers by name.
+            The answers by name; they begin with the axes [b, h] of the part that was asked about.
+
+        Raises:
+            SpecError: something is no observer, or a part is no slice.
 
         Example:
             >>> import torch, headwise as hw
-            >>> x = torch.zeros(1, 1, 2, 4)
-            >>> sorted(hw.Pattern(x, x).ask(hw.Entropy(), hw.Received()))
+            >>> p = hw.Pattern(torch.zeros(1, 8, 2, 4), torch.zeros(1, 8, 2, 4))
+            >>> sorted(p.ask(hw.Entropy(), hw.Received()))
             ['entropy', 'received']
+            >>> p.ask(hw.Entropy(), heads=slice(3, 5))["entropy"].shape
+            torch.Size([1, 2, 2])
         """
-        return self._ask(list(observers))
+        return self._ask(list(observers), *self._part(batch, heads))
 
     @uncompiled(_NO_TENSOR)
     def _ask(self, observers: list[Any], batch: slice | None = None, heads: slice | None = None) -> dict[str, Any]:
@@ -230,7 +216,151 @@ class Pattern:
             if isinstance(question, Observer):
                 question.check(self._plan.geometry, self._plan.v is not None)
         plan = self._plan.asking(questions)
-        return answer(plan, self._facts, entropy=self._entropy, batch=batch, heads=heads)
+        batch, heads = self._part(batch, heads)
+        settled = self._settled.covers(batch, heads)
+        if self._given and not settled:
+            raise self._not_given(heads)
+        facts = self._settled.facts if settled else None
+        return answer(plan, facts, entropy=self._entropy, batch=batch, heads=heads)
+
+    def _part(self, batch: slice | None, heads: slice | None) -> tuple[slice, slice]:
+        """Batch rows and heads with both ends set."""
+        return stretch("batch", batch, self.shape[0]), stretch("heads", heads, self.shape[1])
+
+    @uncompiled(_NO_TENSOR)
+    def settle(self, batch: slice | None = None, heads: slice | None = None) -> Pattern:
+        """Finds the row facts of a part once and keeps them, so that every later question about it sweeps once less.
+
+        A row's facts are its log-sum-exp in two parts and its largest logit, from which each probability is one
+        exponential: ``p_ij = exp(s_ij - peak_i) / exp(log_total_i)``. Three numbers a row are kept, [B, H, T] each. A
+        part that is settled costs nothing; the patterns of a forward pass (``hw.attend``, ``hw.trace``) come settled.
+        Several threads may settle and ask at once.
+
+        Args:
+            batch: batch rows; None = all.
+            heads: query heads; None = all.
+
+        Returns:
+            The same pattern.
+
+        Raises:
+            SpecError: a part is no slice, or the pattern's facts were given and are not those of this part.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> p = hw.Pattern(torch.randn(1, 2, 1000, 4), torch.randn(1, 2, 1000, 4), mask=hw.Causal())
+            >>> p.settle(heads=slice(1, 2)).ask(hw.Map(4, 4), heads=slice(1, 2))["map"].shape
+            torch.Size([1, 1, 4, 4])
+        """
+        self._check_fresh()
+        part = self._part(batch, heads)
+        if not self._settled.covers(*part):
+            if self._given:
+                raise self._not_given(part[1])
+            with as_given(self._plan.geometry.device):
+                self._settled.find(self._plan, *part)
+        return self
+
+    def facts(self, batch: slice | None = None, heads: slice | None = None) -> RowFacts:
+        """The row facts of a part, which is settled if it was not.
+
+        Args:
+            batch: batch rows; None = all.
+            heads: query heads; None = all.
+
+        Returns:
+            ``.max_logit``, ``.peak`` and ``.log_total``, [b, h, T] each, copies; ``.lse`` is their log-sum-exp.
+
+        Raises:
+            SpecError: as of ``settle``.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> x = torch.zeros(1, 1, 2, 4)
+            >>> hw.Pattern(x, x, mask=hw.Causal()).facts().lse
+            tensor([[[0.0000, 0.6931]]])
+        """
+        part = self._part(batch, heads)
+        return self.settle(*part)._settled.copied(self._plan, *part)
+
+    @uncompiled(_NO_TENSOR)
+    def replaced(
+        self,
+        *,
+        mask: Mask | EllipsisType | None = ...,
+        facts: RowFacts | None = None,
+        batch: slice | None = None,
+        heads: slice | None = None,
+    ) -> Pattern:
+        """The pattern of the same queries and keys under another mask, or normalised otherwise.
+
+        Each probability is ``exp(s_ij - peak_i) / exp(log_total_i)`` where the mask keeps the cell and 0 where not.
+        With another mask alone every row sums to 1 again. With facts as well they are what divides: under
+        ``mask & Padding(keep)`` with the facts of this pattern, the keys that are left keep their probabilities.
+
+        Args:
+            mask: in place of this one's; None = every key is visible; left out = the same mask.
+            facts: row facts [b, h, T] of the part below; None = those that follow from the mask. The new pattern then
+                answers about that part alone.
+            batch: batch rows that the facts are of; None = all.
+            heads: query heads that the facts are of; None = all.
+
+        Returns:
+            A new pattern over the same tensors; nothing is copied but the facts.
+
+        Raises:
+            ShapeError, SpecError: the mask does not fit, or the facts do not.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> x = torch.zeros(1, 1, 2, 4)
+            >>> p = hw.Pattern(x, x)
+            >>> p.replaced(mask=hw.Padding(torch.tensor([1])))[0, 0, 0]
+            tensor([1., 0.])
+            >>> p.replaced(mask=hw.Padding(torch.tensor([1])), facts=p.facts())[
+            ...     0, 0, 0
+            ... ]  # key 1 is hidden, 0 as it was
+            tensor([0.5000, 0.0000])
+            >>> facts = p.facts()
+            >>> p.replaced(facts=facts._replace(peak=facts.max_logit, log_total=0 * facts.log_total))[0, 0, 0]
+            tensor([1., 1.])
+        """
+        self._check_fresh()
+        old = self._plan
+        spec = old.spec if isinstance(mask, EllipsisType) else replace(old.spec, mask=mask)
+        plan = replace(make_plan("Pattern", old.q, old.k, old.v, spec, draw=False), seed=old.seed)
+        new = Pattern.of_plan(plan)
+        if facts is not None:
+            part = self._part(batch, heads)
+            new._settled.write(plan, *part, self._checked(facts, part))
+            new._given = True
+        elif spec is old.spec:
+            new._settled, new._given, new._entropy = self._settled, self._given, self._entropy
+        return new
+
+    def _checked(self, facts: Any, part: tuple[slice, slice]) -> RowFacts:
+        """Row facts that fit a part."""
+        want = (span(part[0]), span(part[1]), self.shape[2])
+        rule = f"they are max_logit, peak and log_total, float [b={want[0]},h={want[1]},T={want[2]}] each"
+        if not isinstance(facts, tuple) or len(facts) != 3:
+            raise SpecError(sentence("Pattern", f"facts is a {type(facts).__name__}", rule, todo="Take p.facts()."))
+        for name, fact in zip(RowFacts._fields, facts, strict=True):
+            if not isinstance(fact, Tensor) or not fact.is_floating_point() or fact.device != self.q.device:
+                found = f"{fact.dtype} on {fact.device}" if isinstance(fact, Tensor) else f"a {type(fact).__name__}"
+                raise SpecError(sentence("Pattern", f"{name} of the facts is {found}", f"{rule}, on {self.q.device}"))
+            if tuple(fact.shape) != want:
+                raise ShapeError(sentence("Pattern", "the facts do not fit", rule, axes(name, fact, "b h T")))
+        return RowFacts(*(fact.detach().to(self.dtype) for fact in facts))
+
+    def _not_given(self, heads: slice) -> SpecError:
+        return SpecError(
+            sentence(
+                "Pattern",
+                f"heads {heads.start} to {heads.stop - 1} are asked about, and the row facts of some were not given",
+                "a pattern whose facts were given answers about those batch rows and heads alone",
+                todo="Ask with batch= and heads=, or give the facts of all.",
+            )
+        )
 
     def _check_fresh(self) -> None:
         for tensor, version in self._versions:
@@ -246,9 +376,9 @@ class Pattern:
 
     def __getitem__(self, index: Any) -> Tensor:
         """Exact probabilities of the cells at ``[b, h, rows, cols]``, each an int or a slice."""
-        parts = self._parts(index)
+        parts = parts_of(index, self.shape)
         slices = [part if isinstance(part, slice) else slice(part, part + 1) for part in parts]
-        plain = [_forwards(part, n) for part, n in zip(slices, self.shape, strict=True)]
+        plain = [forwards(part, n) for part, n in zip(slices, self.shape, strict=True)]
         self._refuse_above(plain, "the cells asked for")
         crop = self._ask([Crop(plain[2], plain[3])], plain[0], plain[1])["crop"]
         for axis, (part, n) in enumerate(zip(slices, self.shape, strict=True)):
@@ -258,28 +388,6 @@ class Pattern:
         for axis in reversed([a for a, part in enumerate(parts) if not isinstance(part, slice)]):
             crop = crop.squeeze(axis)
         return crop
-
-    def _parts(self, index: Any) -> list[int | slice]:
-        parts = list(index) if isinstance(index, tuple) else [index]
-        dots = [at for at, part in enumerate(parts) if part is Ellipsis]
-        if len(dots) == 1:
-            parts[dots[0] : dots[0] + 1] = [slice(None)] * (5 - len(parts))
-        parts += [slice(None)] * (4 - len(parts))
-        if len(parts) > 4:
-            raise SpecError(sentence("Pattern", f"{len(parts)} indices", "a pattern has the axes b, h, row, col"))
-        for axis, (part, n, letter) in enumerate(zip(parts, self.shape, "BHTS", strict=True)):
-            if isinstance(part, slice):
-                ends = [_integer(end) for end in (part.start, part.stop, part.step) if end is not None]
-                if None in ends or (part.step is not None and part.step < 1):
-                    raise SpecError(sentence("Pattern", f"index {part!r}", "a slice has int ends and runs forwards"))
-                continue
-            at = _integer(part)
-            if at is None:
-                raise SpecError(sentence("Pattern", f"index {part!r}", "each of b, h, row, col is an int or a slice"))
-            if not -n <= at < n:
-                raise _OutOfRange(sentence("Pattern", f"index {at} on axis {letter}", f"{letter} is {n}"))
-            parts[axis] = at % n
-        return parts
 
     def _refuse_above(self, parts: list[slice], what: str) -> None:
         cells = 1
@@ -349,21 +457,3 @@ class Pattern:
 
     def _one(self, observer: Observer) -> Any:
         return next(iter(self._ask([observer]).values()))
-
-
-def _integer(value: Any) -> int | None:
-    """An int, or what stands for one; None for anything else, bools included."""
-    try:
-        return None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        return None
-
-
-class _OutOfRange(SpecError, IndexError):
-    """An index that the pattern does not have; an IndexError too, so that a loop over an axis ends."""
-
-
-def _forwards(part: slice, n: int) -> slice:
-    """The contiguous stretch that a slice falls in."""
-    start, stop, _ = part.indices(n)
-    return slice(start, max(start, stop))

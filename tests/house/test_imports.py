@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("backends",),
     ("gradients",),
     ("border",),
-    ("ops", "pattern", "exporting"),
+    ("answering", "indexing", "ops", "pattern", "exporting"),
     ("nn",),
     ("models",),
     ("heads",),

@@ -36,6 +36,7 @@ PINNED = """
     MultiHeadAttention
     load use restore sites everywhere observe trace
     head_table ablate importance prune
+    view
 """.split()
 
 PATTERN_METHODS = "entropy received offsets top_keys mass_on mass_where segments map to_dense shape".split()

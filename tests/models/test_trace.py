@@ -9,7 +9,7 @@ import torch
 
 import headwise as hw
 from headwise.errors import SpecError, UnsupportedError
-from headwise.models import register
+from headwise.models import register, tracing
 
 
 def test_a_trace_holds_every_pattern(zoo: Any, family: str) -> None:
@@ -56,6 +56,49 @@ def test_a_model_whose_forward_runs_no_attention(zoo: Any) -> None:
     decoder = zoo.batch("bart")["decoder_input_ids"]
     trace = hw.trace(model, encoder_outputs=encoder_outputs, decoder_input_ids=decoder)
     assert all("decoder" in site for site in trace.sites)
+
+
+def test_inputs_that_say_something_of_each_token_are_kept(zoo: Any) -> None:
+    model, batch = zoo.model("bart"), zoo.batch("bart", "left")
+    trace = hw.trace(model, **batch)
+    assert set(trace.inputs) == {"input_ids", "attention_mask", "decoder_input_ids"}
+    for name, value in trace.inputs.items():
+        assert torch.equal(value, batch[name])
+        assert value.data_ptr() != batch[name].data_ptr()
+    model = zoo.model("llama")
+    ids = zoo.batch("llama")["input_ids"]
+    assert torch.equal(hw.trace(model, ids).inputs["input_ids"], ids)
+    square = torch.ones(2, 1, 10, 10, dtype=torch.bool)
+    assert set(hw.trace(model, ids, attention_mask=square).inputs) == {"input_ids"}  # no T x S tensor is kept
+    embeds = torch.randn(1, 5, 32)
+    assert hw.trace(model, inputs_embeds=embeds).inputs == {}
+
+
+def test_tracing_beside_other_watchers_and_once(zoo: Any) -> None:
+    model, batch = zoo.model("llama"), zoo.batch("llama")
+    before = zoo.state(model)
+    alone = hw.trace(model, **batch)
+    with torch.no_grad(), hw.observe(model, hw.Entropy()) as seen, tracing(model) as trace:
+        with hw.observe(model, hw.Received()) as other:
+            logits = model(**batch).logits
+        assert trace.sites == hw.sites(model)
+    assert zoo.state(model) == before
+    assert trace.output is None and torch.equal(logits, alone.output.logits)
+    for n in range(2):
+        assert torch.equal(trace.pattern(n).to_dense(), alone.pattern(n).to_dense())
+        torch.testing.assert_close(seen["entropy"][n], trace.pattern(n).entropy())
+        torch.testing.assert_close(other["received"][n], trace.pattern(n).received())
+    with torch.no_grad():
+        model(**batch)  # nobody watches any more
+    assert len(trace.sites) == 2
+
+
+def test_a_block_in_which_the_model_raises(zoo: Any) -> None:
+    model = zoo.model("llama")
+    before = zoo.state(model)
+    with pytest.raises(IndexError), tracing(model):
+        model(torch.full((1, 3), 10_000))
+    assert zoo.state(model) == before
 
 
 # output_attentions

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from headwise.backends.blocked import Blocked
-from headwise.backends.observing import survey
+from headwise.backends.observing import Settled, survey
 from headwise.backends.protocol import Backend, Result, RowFacts, Tangents
 from headwise.backends.reference import Reference
 from headwise.backends.sdpa import Sdpa
@@ -20,6 +20,7 @@ __all__ = [
     "Reference",
     "Result",
     "RowFacts",
+    "Settled",
     "Tangents",
     "all_reasons",
     "choose",

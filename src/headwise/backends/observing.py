@@ -5,7 +5,9 @@ The native kernels answer the built-in questions where they can; tiles in portab
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -22,13 +24,13 @@ from headwise.spec.geometry import span
 
 try:
     from headwise.backends.native import Native
-    from headwise.backends.native.answers import fill, fills
+    from headwise.backends.native.answers import blank, fill, fills, sweep
 except ImportError:  # installed where there was no compiler
     NATIVE = False
 else:
     NATIVE = True
 
-__all__ = ["survey"]
+__all__ = ["Settled", "survey"]
 
 KEEP = 2**22  # cells of a row block whose scores are kept between the two sweeps of a survey: 16 MiB of float32
 
@@ -72,6 +74,105 @@ def survey(
             _show(plan, facts, frame, [(observers[name], x) for name, x in left.items()])
         answers = {name: accumulator.result() for name, accumulator in found.items()}
         return {name: known[name] if name in known else answers[name] for name in observers}
+
+
+def _row_facts(plan: Plan, batch: slice, heads: slice) -> Iterator[tuple[slice, slice, slice, RowFacts]]:
+    """The facts of the rows of a part in one sweep over its scores, with the batch rows, heads and queries they are of.
+
+    They are those that a forward pass of the same backend would have left.
+    """
+    g = plan.geometry
+    frame = Frame(g, batch, heads, slice(0, g.T), slice(0, g.S), plan.dtype)
+    if 0 in (frame.b, frame.h, g.T):
+        return
+    with torch.no_grad():
+        if NATIVE and g.S and Native().refuse(plan) is None:
+            here = blank(frame.b, frame.h, g.T, entropy=False)
+            sweep(plan, frame, here, False, None, [])
+            yield batch, heads, frame.rows, RowFacts(*here[:3])
+            return
+        careful = may_be_extreme(plan.q, plan.k, plan.scale)
+        for chunk in chunks(plan, batch, heads):
+            worker = Worker(plan, chunk, careful)
+            for rows in row_blocks(frame.rows):
+                online, q = Online.of(worker, rows), worker.queries(rows)
+                for cells, kept_cells in key_tiles(plan, chunk, rows):
+                    online.take(worker.scores(q, cells, kept_cells)[0])
+                yield chunk.batch, chunk.heads, rows, worker.finish(online.largest, online.total)[0]
+
+
+class Settled:
+    """The row facts of a pattern as far as they are known, head by head of each batch row; [B, H, T] a fact.
+
+    Threads may ask and find at once: a head counts as known only after its facts have been written.
+
+    Attributes:
+        facts: of all rows; only those of known heads mean anything. None where no head is known.
+        known: whether a head's rows are known, by batch row and head.
+    """
+
+    def __init__(self, plan: Plan, facts: RowFacts | None = None) -> None:
+        g = plan.geometry
+        self.facts = facts
+        self.known = [[facts is not None] * g.H for _ in range(g.B)]
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            facts = None if self.facts is None else RowFacts(*(fact.clone() for fact in self.facts))
+            return {"facts": facts, "known": [list(row) for row in self.known]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def covers(self, batch: slice, heads: slice) -> bool:
+        """Whether every head of a part is known."""
+        return all(all(row[heads]) for row in self.known[batch])
+
+    def write(self, plan: Plan, batch: slice, heads: slice, facts: RowFacts) -> None:
+        """Takes facts [b, h, T] of a part as known."""
+        with self._lock:
+            self._write(plan, batch, heads, slice(0, plan.geometry.T), facts)
+            self._mark(batch, heads)
+
+    def find(self, plan: Plan, batch: slice, heads: slice) -> None:
+        """Finds the facts of those heads of a part that are not known; numbers that others may be reading stay."""
+        with self._lock:
+            for part in self._missing(batch, heads):
+                for rows_of_batch, of_heads, rows, facts in _row_facts(plan, *part):
+                    self._write(plan, rows_of_batch, of_heads, rows, facts)
+                self._mark(*part)
+
+    def copied(self, plan: Plan, batch: slice, heads: slice) -> RowFacts:
+        """The facts [b, h, T] of a part whose heads are known, as copies."""
+        return RowFacts(*(fact[batch, heads].clone() for fact in self._room(plan)))
+
+    def _room(self, plan: Plan) -> RowFacts:
+        if self.facts is None:
+            g = plan.geometry
+            with torch.inference_mode(False):  # what is made in that mode could not be written to outside of it
+                blanks = (torch.zeros((g.B, g.H, g.T), dtype=plan.dtype, device=g.device) for _ in RowFacts._fields)
+                self.facts = RowFacts(*blanks)
+        return self.facts
+
+    def _write(self, plan: Plan, batch: slice, heads: slice, rows: slice, facts: RowFacts) -> None:
+        with torch.no_grad():
+            for into, found in zip(self._room(plan), facts, strict=True):
+                into[batch, heads, rows] = found
+
+    def _mark(self, batch: slice, heads: slice) -> None:
+        for row in self.known[batch]:
+            row[heads] = [True] * span(heads)
+
+    def _missing(self, batch: slice, heads: slice) -> Iterator[tuple[slice, slice]]:
+        """The heads of a part that are not known, as few rectangles of batch rows and heads."""
+        rows = [(b, tuple(self.known[b][heads])) for b in range(batch.start, batch.stop)]
+        for known, alike in groupby(rows, key=lambda row: row[1]):
+            same = [b for b, _ in alike]
+            for settled, run in groupby(range(len(known)), key=lambda h: known[h]):
+                if not settled:
+                    at = [heads.start + h for h in run]
+                    yield slice(same[0], same[-1] + 1), slice(at[0], at[-1] + 1)
 
 
 def _show(plan: Plan, facts: RowFacts | None, frame: Frame, asked: list[tuple[Any, Accumulator]]) -> None:

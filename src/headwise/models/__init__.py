@@ -8,7 +8,7 @@ from headwise.models.library import transformers
 from headwise.models.load import load
 from headwise.models.observe import Answers, Seen, observe
 from headwise.models.sites import sites
-from headwise.models.trace import Trace, trace
+from headwise.models.trace import Trace, read_trace, trace, tracing
 from headwise.models.using import restore, use
 
 if TYPE_CHECKING:
@@ -24,9 +24,11 @@ __all__ = [
     "everywhere",
     "load",
     "observe",
+    "read_trace",
     "restore",
     "sites",
     "trace",
+    "tracing",
     "use",
 ]
 

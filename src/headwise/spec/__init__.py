@@ -8,6 +8,7 @@ from headwise.spec.intervals import Intervals
 from headwise.spec.masks import And, Mask, Or
 from headwise.spec.positions import Causal, Chunks, Prefix, Window
 from headwise.spec.scores import Bias, GridBias, Rules, ScoreRule, SoftCap
+from headwise.spec.spans import Spans
 from headwise.spec.sparse import Global, Strided, Tree
 from headwise.spec.stored import Paged, Quantised, Stored
 from headwise.spec.tokens import Documents, Padding
@@ -39,6 +40,7 @@ __all__ = [
     "Rules",
     "ScoreRule",
     "SoftCap",
+    "Spans",
     "Stored",
     "Strided",
     "T5Bias",

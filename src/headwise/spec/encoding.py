@@ -17,6 +17,7 @@ from headwise.spec.distance import Alibi, RelativeBias, T5Bias
 from headwise.spec.masks import And, Mask, Or
 from headwise.spec.positions import Causal, Chunks, Prefix, Window
 from headwise.spec.scores import Bias, GridBias, Rules, SoftCap
+from headwise.spec.spans import Spans
 from headwise.spec.sparse import Global, Strided, Tree
 from headwise.spec.tokens import Documents, Padding
 from headwise.spec.written import Blocks, Dense
@@ -39,6 +40,7 @@ FIELDS: dict[type, tuple[str, ...]] = {
     Global: ("tokens",),
     Strided: ("step",),
     Tree: ("parents",),
+    Spans: ("start", "stop"),
     SoftCap: ("cap",),
     Alibi: ("slopes", "positions", "key_positions"),
     RelativeBias: ("table", "zero"),

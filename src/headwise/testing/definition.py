@@ -109,6 +109,9 @@ def _sees_sparsely(mask: Any, size: Sizes, b: int, i: int, j: int) -> bool:
     match mask:
         case spec.Global():
             return _is_global(mask.tokens, size, b, j) or _is_global(mask.tokens, size, b, pos)
+        case spec.Spans():
+            start, stop = (end[b if len(end) > 1 else 0] if end.dim() == 2 else end for end in (mask.start, mask.stop))
+            return int(start[i]) <= j < int(stop[i])
         case spec.Strided():
             return (pos - j) % mask.step == 0
         case spec.Tree():

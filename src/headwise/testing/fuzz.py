@@ -151,6 +151,12 @@ def _tree(m: _Maker) -> Mask:
     return spec.Tree([int(m.numbers.ints(n + 1, 1)) - 1 for n in range(m.T)])
 
 
+def _spans(m: _Maker) -> Mask:
+    b = (m.B,) if m.choose.integer(0, 1) else ()
+    start, length = (m.numbers.ints(m.S + 3, *b, m.T, low=-2) for _ in range(2))
+    return spec.Spans(start, start + length)
+
+
 def _rule(m: _Maker) -> Mask:
     a, b, c = (m.choose.integer(1, 4) for _ in range(3))
     return spec.Rule(lambda bb, h, i, j: (a * i + b * j + h + bb) % (c + 1) != 0)
@@ -181,6 +187,7 @@ _MASKS: dict[str, Callable[[_Maker], Mask]] = {
     "global": _global,
     "strided": lambda m: spec.Strided(m.choose.integer(1, 5)),
     "tree": _tree,
+    "spans": _spans,
     "rule": _rule,
     "recipe": _recipe,
 }

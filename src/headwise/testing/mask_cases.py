@@ -18,6 +18,7 @@ from headwise.spec import (
     Prefix,
     RelativeBias,
     Rule,
+    Spans,
     Strided,
     Tree,
     Window,
@@ -252,6 +253,16 @@ def _blocks_placed(draw: Draw) -> Mask:
 @masked("blocks by position, beside a map that is too short", Blocks, "align", "|", "q_start [B]", "per head")
 def _blocks_short(draw: Draw) -> Mask:
     return Window(0, 0) | Blocks(draw.keep(2, 3, 2, 8, share=0.4), size=2, align="end")
+
+
+@masked("a stretch of keys a query", Spans, "empty rows")
+def _spans(draw: Draw) -> Mask:
+    return Spans(draw.ints(9, 2, 11, low=-2), draw.ints(20, 2, 11, low=-1))
+
+
+@masked("two stretches, causal", Spans, Causal, "&", "|", "several runs", "q_start", q_start=2)
+def _spans_shared(draw: Draw) -> Mask:
+    return Causal() & (Spans(draw.ints(4, 11), draw.ints(7, 11)) | Spans(draw.ints(9, 11).int(), draw.ints(14, 2, 11)))
 
 
 @masked("tokens that see all and are seen", Global)

@@ -1,0 +1,77 @@
+"""Questions about a pattern, answered: from tiles of the part that they are about, or from the definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from torch import Tensor
+
+from headwise.backends import Reference, RowFacts, survey
+from headwise.observers import Answered, Frame, Observer
+from headwise.observers import start as begin
+from headwise.observers.protocol import Tile, Whole
+from headwise.plan import Plan
+from headwise.products import as_given
+from headwise.spec.geometry import span
+
+__all__ = ["answer"]
+
+
+def answer(
+    plan: Plan,
+    facts: RowFacts | None = None,
+    *,
+    entropy: Tensor | None = None,
+    known: Mapping[str, Any] | None = None,
+    definition: bool = False,
+    portable: bool = False,
+    batch: slice | None = None,
+    heads: slice | None = None,
+    rows: slice | None = None,
+) -> Answered:
+    """Answers the plan's observers about a part of its pattern (None = all of it).
+
+    With ``definition`` the answers come from the reference's whole pattern, else from tiles: the native kernels' where
+    they know the question, unless ``portable``. ``entropy`` is that of the rows, and ``known`` are answers about all of
+    the pattern, if a forward pass left them.
+    """
+    if not plan.observers:
+        return Answered()
+    g = plan.geometry
+    batch = slice(0, g.B) if batch is None else batch
+    heads = slice(0, g.H) if heads is None else heads
+    if definition:
+        with as_given(g.device):
+            return Answered(_defined(plan))
+    if rows is None:
+        rows = _hull([o.rows(g) if isinstance(o, Observer) else slice(0, g.T) for o in plan.observers.values()])
+    keys = _hull([o.keys(g) if isinstance(o, Observer) else slice(0, g.S) for o in plan.observers.values()])
+    with as_given(g.device):
+        frame = Frame(g, batch, heads, rows, keys, plan.dtype)
+        return Answered(survey(plan, facts, frame, plan.observers, entropy=entropy, known=known, portable=portable))
+
+
+def _hull(parts: list[slice]) -> slice:
+    real = [part for part in parts if span(part) > 0]
+    if not real:
+        return slice(0, 0)
+    return slice(min(part.start for part in real), max(part.stop for part in real))
+
+
+def _defined(plan: Plan) -> dict[str, Any]:
+    """The reference's answers; a user's own observer sees the whole pattern as one tile."""
+    whole = Reference().whole(plan)
+    g = plan.geometry
+    frame = Frame(g, slice(0, g.B), slice(0, g.H), slice(0, g.T), slice(0, g.S), plan.dtype)
+    found = {}
+    for name, observer in plan.observers.items():
+        if isinstance(observer, Observer):
+            found[name] = observer.define(whole)
+            continue
+        accumulator = begin(observer, frame)
+        tile = {field.name: getattr(whole, field.name) for field in fields(Whole) if field.name != "geometry"}
+        accumulator.see(Tile(g.whole(), **tile).copied())
+        found[name] = accumulator.result()
+    return found

@@ -1,0 +1,295 @@
+"""A trace as one safetensors file: the operands and row facts of each pattern, and its options as JSON.
+
+The file's metadata lists every tensor with its dtype, shape and checksum, so that a file which was cut, damaged or made
+up is told from one that was saved before any pattern of it is used. Nothing in a file is run or looked up by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from headwise.backends import RowFacts
+from headwise.errors import HeadwiseError, SpecError, UnavailableError, sentence
+from headwise.models.written_down import read_down, write_down
+from headwise.pattern import Pattern
+from headwise.plan import make_plan
+
+__all__ = ["FORMAT", "VERSION", "Kept", "Tokens", "are_tokens", "read", "write"]
+
+FORMAT, VERSION = "headwise trace", 1
+HEADER = 2**24  #: bytes of a header at most: a name, shape and checksum for each of some 100,000 tensors
+
+Tokens = dict[str, list[list[str]]]
+
+_DTYPES = {
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.int32: "I32",
+    torch.int64: "I64",
+}
+_FACTS = RowFacts._fields
+
+
+class Kept(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+        patterns: by name of the run.
+        names: all sites of the model.
+        inputs: of the model, by name.
+        tokens: strings of each batch row, by name of the input that they are of; None where they are not known.
+    """
+
+    patterns: Mapping[str, Pattern]
+    names: list[str]
+    inputs: Mapping[str, Tensor]
+    tokens: Tokens | None
+
+
+def write(path: str | os.PathLike[str], kept: Kept, values: bool) -> None:
+    """Writes a file that appears whole or not at all.
+
+    Args:
+        path: where it shall be; an older file there stays until the new one is whole.
+        kept: what it shall hold.
+        values: whether the values v are written too.
+
+    Raises:
+        SpecError: the place cannot be written, or an option cannot be.
+    """
+    tensors: dict[str, Tensor] = {f"inputs/{name}": x for name, x in kept.inputs.items()}
+    shared: dict[tuple[Any, ...], str] = {}
+    runs = []
+    for n, (name, pattern) in enumerate(kept.patterns.items()):
+        runs.append({"name": name, **_run(f"{n}", pattern, values, tensors, shared)})
+    if kept.tokens is not None:
+        tensors["tokens"] = torch.frombuffer(bytearray(json.dumps(kept.tokens).encode()), dtype=torch.uint8)
+    table = {name: _entry(name, x) for name, x in tensors.items()}
+    about = json.dumps({"names": kept.names, "runs": runs, "inputs": list(kept.inputs), "tensors": table})
+    metadata = {"format": FORMAT, "version": str(VERSION), "check": str(zlib.crc32(about.encode())), "trace": about}
+    header: dict[str, Any] = {"__metadata__": metadata}
+    tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))  # each lies where it can be read
+    at = 0
+    for name, x in tensors.items():
+        header[name] = {"dtype": _DTYPES[x.dtype], "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
+        at += x.nbytes
+    line = json.dumps(header).encode()
+    line += b" " * (-(8 + len(line)) % 64)
+    if len(line) > HEADER:
+        what = f"the list of what is in the file takes {len(line):,} bytes"
+        raise SpecError(sentence("save", what, f"a trace that can be read again takes at most {HEADER:,}"))
+    with _replacing(path) as file:
+        file.write(len(line).to_bytes(8, "little") + line)
+        for x in tensors.values():
+            file.write(_bytes(x))
+
+
+def _run(
+    n: str, pattern: Pattern, values: bool, tensors: dict[str, Tensor], shared: dict[tuple[Any, ...], str]
+) -> dict[str, Any]:
+    """What JSON says of one pattern; its tensors are put to the others, those of the options that sites share once."""
+    if 0 in pattern.shape:
+        rule = "a file holds patterns with a row and a key at least"
+        raise SpecError(sentence("save", f"{pattern} has no cell", rule))
+
+    def keep(x: Tensor) -> str:
+        where = (x.device, x.data_ptr(), x.dtype, tuple(x.shape), x.stride())
+        if where not in shared:
+            shared[where] = f"options/{len(shared)}"
+            tensors[shared[where]] = x.detach()
+        return shared[where]
+
+    options = write_down("save", pattern.options, keep)
+    facts = pattern.facts()
+    held = {"q": pattern.q, "k": pattern.k, **dict(zip(_FACTS, facts, strict=True))}
+    if values and pattern.v is not None:
+        held["v"] = pattern.v
+    tensors.update({f"{n}/{name}": x.detach() for name, x in held.items()})
+    return {"options": options, "values": "v" in held, "facts": _DTYPES[facts.peak.dtype]}
+
+
+def _entry(name: str, x: Tensor) -> list[Any]:
+    """Dtype, shape and checksum of a tensor."""
+    if x.dtype not in _DTYPES:
+        rule = "a file holds floats of 16 to 64 bits, integers and bools"
+        raise SpecError(sentence("save", f"the tensor {name} is {x.dtype}", rule))
+    return [_DTYPES[x.dtype], list(x.shape), zlib.crc32(_bytes(x))]
+
+
+def _bytes(x: Tensor) -> memoryview:
+    """A tensor's numbers as they lie in a file."""
+    plain: Any = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return memoryview(plain)
+
+
+@contextlib.contextmanager
+def _replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file beside its place, moved there once it is whole."""
+    try:
+        place = Path(path)
+        if place.exists() and not place.is_file():  # moving a file onto /dev/null would take the device away
+            raise OSError(0, "it is a folder" if place.is_dir() else "it is no ordinary file")
+        beside = place.with_name(f".{place.name}.{os.getpid()}.part")
+        file = beside.open("xb")
+    except (OSError, TypeError, ValueError) as cause:
+        raise _unwritten(path, cause) from cause
+    try:
+        try:
+            with file:
+                yield file
+            beside.replace(place)
+        except OSError as cause:
+            raise _unwritten(path, cause) from cause
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _unwritten(path: Any, cause: Exception) -> SpecError:
+    why = getattr(cause, "strerror", None) or str(cause)
+    return SpecError(sentence("save", f"{path} cannot be written", why, todo="Give another place."))
+
+
+def read(path: str | os.PathLike[str]) -> Kept:
+    """Reads a file of ``write``; its tensors stay in the file and are read as they are needed.
+
+    Raises:
+        SpecError: there is no such file, or it is no trace, of another version, cut short, damaged or made up.
+        UnavailableError: safetensors is not installed.
+    """
+    try:
+        from safetensors import safe_open
+    except ImportError as cause:
+        what = "safetensors is not installed"
+        raise UnavailableError(sentence("read_trace", what, todo="Install it: pip install safetensors.")) from cause
+    try:
+        _look_at_the_header(path)
+        with safe_open(path, framework="pt") as file:
+            return _Reading(file, _about(file.metadata())).all()
+    except _NotReadError as cause:
+        raise _unread(path, str(cause)) from cause
+    except HeadwiseError as cause:  # what a class said of values that it cannot be made of
+        raise _unread(path, f"what it says of a pattern has no meaning: {cause}") from cause
+    except OSError as cause:
+        raise _unread(path, cause.strerror or str(cause)) from cause
+    except ValueError as cause:
+        raise _unread(path, str(cause)[:200]) from cause
+    # A file of any origin may hold anything, and whatever stumbles over it says the same: this is no trace.
+    except Exception as cause:
+        raise _unread(path, f"it is no trace that can be read ({type(cause).__name__})") from cause
+
+
+class _NotReadError(Exception):
+    """Why a file is not read, as a clause."""
+
+
+def _unread(path: Any, why: str) -> SpecError:
+    todo = "A trace is written by trace.save(path)."
+    return SpecError(sentence("read_trace", f"{str(path)[:200]} cannot be read", why, todo=todo))
+
+
+def _look_at_the_header(path: str | os.PathLike[str]) -> None:
+    """Refuses what is no safetensors file before anything large is read."""
+    size = Path(path).stat().st_size
+    with Path(path).open("rb") as file:
+        first = file.read(8)
+    length = int.from_bytes(first, "little")
+    if len(first) < 8 or length > HEADER:
+        raise _NotReadError("it is no trace")
+    if 8 + length > size:
+        raise _NotReadError(f"it has {size:,} bytes and its list of contents alone takes {length:,}: it was cut short")
+
+
+def _about(metadata: Any) -> dict[str, Any]:
+    """What the metadata says, checked against its checksum."""
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+        raise _NotReadError("it is no trace")
+    if metadata.get("version") != str(VERSION):
+        found = str(metadata.get("version"))[:20]
+        raise _NotReadError(f"it is a trace of version {found}, and this headwise reads version {VERSION}")
+    about = metadata.get("trace", "")
+    if metadata.get("check") != str(zlib.crc32(about.encode())):
+        raise _NotReadError("it is damaged")
+    found = json.loads(about)
+    kinds = {"names": list, "runs": list, "inputs": list, "tensors": dict}
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
+        raise _NotReadError("it does not say what it holds")
+    if not all(_is_name(name) for name in found["names"] + found["inputs"]):
+        raise _NotReadError("its names are no words")
+    return found
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= 1000
+
+
+class _Reading:
+    """One file being read."""
+
+    def __init__(self, file: Any, about: dict[str, Any]) -> None:
+        self.file, self.about = file, about
+        self.found: dict[str, Tensor] = {}
+
+    def all(self) -> Kept:
+        patterns = {}
+        for n, run in enumerate(self.about["runs"]):
+            if not _is_name(run["name"]) or run["name"] in patterns:
+                raise _NotReadError("its patterns have no names of their own")
+            patterns[run["name"]] = self.pattern(f"{n}", run)
+        inputs = {name: self.tensor(f"inputs/{name}") for name in self.about["inputs"]}
+        return Kept(patterns, self.about["names"], inputs, self.tokens())
+
+    def tensor(self, name: str) -> Tensor:
+        """A tensor of the file, if it is what the metadata says of it."""
+        if name in self.found:
+            return self.found[name]
+        if name not in self.about["tensors"]:
+            raise _NotReadError(f"it lacks the tensor {str(name)[:60]}")
+        found: Tensor = self.file.get_tensor(name)
+        if self.about["tensors"][name] != [_DTYPES.get(found.dtype), list(found.shape), zlib.crc32(_bytes(found))]:
+            raise _NotReadError(f"its tensor {name[:60]} is damaged")
+        self.found[name] = found
+        return found
+
+    def pattern(self, n: str, run: dict[str, Any]) -> Pattern:
+        q, k = self.tensor(f"{n}/q"), self.tensor(f"{n}/k")
+        v = self.tensor(f"{n}/v") if run["values"] else None
+        if any(x.dim() == 4 and 0 in x.shape for x in (q, k)):  # sizes must be paid for in bytes
+            raise _NotReadError("a pattern of it has no cell")
+        spec = read_down(run["options"], self.tensor)
+        plan = make_plan("read_trace", q, k, v, spec, draw=False)
+        facts = [self.tensor(f"{n}/{name}") for name in _FACTS]
+        rows = (plan.geometry.B, plan.geometry.H, plan.geometry.T)
+        if any(tuple(x.shape) != rows or x.dtype != plan.dtype for x in facts) or run["facts"] != _DTYPES[plan.dtype]:
+            raise _NotReadError("its row facts do not belong to its patterns")
+        return Pattern.of_plan(plan, RowFacts(*facts))
+
+    def tokens(self) -> Tokens | None:
+        if "tokens" not in self.about["tensors"]:
+            return None
+        found = json.loads(bytes(_bytes(self.tensor("tokens"))))
+        if not are_tokens(found):
+            raise _NotReadError("its tokens are no words")
+        return dict(found)
+
+
+def are_tokens(value: Any) -> bool:
+    """Whether something is strings of each batch row, by name of an input."""
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        return False
+    rows = [row for batch in value.values() for row in (batch if isinstance(batch, (list, tuple)) else [None])]
+    return all(isinstance(row, (list, tuple)) and all(isinstance(word, str) for word in row) for row in rows)
