@@ -37,7 +37,15 @@ export PIP_NO_WARN_SCRIPT_LOCATION := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
+# The front end of the viewer is built by Vite from front/, and what comes out is kept in src/headwise/viewer/assets:
+# installing headwise needs no Node. Where there is none (or one too old for Vite), its checks are left out and say so.
+HAS_NODE = node -e 'const [a, b] = process.versions.node.split(".").map(Number); \
+    process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null
+NODE_STAMP := front/node_modules/.headwise-is-set-up
+BUILT := src/headwise/viewer/assets/viewer.js
+
 .PHONY: help setup native look train experiment test bench lint format sanitize neon avx512 clean browser
+.PHONY: viewer node front-lint front-test
 
 help:
 	@echo "make look    what each head of a real language model does on a real text (ARGS=... for headwise look)"
@@ -45,6 +53,7 @@ help:
 	@echo "make train   a small Transformer learns to write words backwards, some minutes; draws docs/reverse_words.svg"
 	@echo "make experiment NAME=induction   one of experiments/; ARGS=--quick: a minute, does it all run?"
 	@echo "make bench   us and every peer in turn, written to docs/benchmarks.md (ARGS=--quick: about 10 minutes)"
+	@echo "make viewer  the front end of the viewer, from front/; after an edit there, and kept in the repository"
 	@echo "make setup   .venv with everything; the others call it themselves"
 	@echo "make native  the C++ kernels, built into src/headwise; again after each edit (the others do that too)"
 	@echo "make sanitize   the kernels under AddressSanitizer and UBSan"
@@ -112,9 +121,27 @@ browser:
 	        echo "test: no chromium here, the tests of the page are skipped"; \
 	    fi; }
 
+# The front end's packages, as front/package-lock.json names them.
+node:
+	@if ! { $(HAS_NODE); }; then echo "node: no Node 20.19 or later with npm here, so the front end is not built or checked"; \
+	elif [ ! -e $(NODE_STAMP) ] || [ front/package-lock.json -nt $(NODE_STAMP) ]; then \
+	    echo "node: installing what builds the front end"; \
+	    npm --prefix front ci --no-audit --no-fund --loglevel=error && touch $(NODE_STAMP); fi
+
+viewer: node
+	cd front && npx tsc --noEmit && npx vite build --logLevel warn
+
+# The types hold, and the module that is kept is the one that the sources give.
+front-lint: node
+	@[ ! -e $(NODE_STAMP) ] || { cd front && npx tsc --noEmit && npx vite build --logLevel warn --outDir ../build/front && \
+	    cmp ../build/front/viewer.js ../$(BUILT) || { echo "lint: $(BUILT) is not what front/ gives; run make viewer" >&2; exit 1; }; }
+
+front-test: node
+	@[ ! -e $(NODE_STAMP) ] || { cd front && npx vitest run; }
+
 # The kernels' self-check first: it needs no Python, and sees reads behind a buffer's end that no answer shows. Then one
 # thread a process: two processes of two threads each on two cores only take turns.
-test: native browser
+test: native browser front-test
 	@[ ! -x build/native/headwise_check ] || build/native/headwise_check 300
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --durations=15 $(ARGS)
 
@@ -122,7 +149,7 @@ test: native browser
 bench: native
 	$(PY) -m benchmarks $(ARGS)
 
-lint: native
+lint: native front-lint
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
@@ -176,4 +203,4 @@ avx512: $(STAMP)
 	    HEADWISE_ISA=$$isa $(PY) native/check/bochs/emulate.py build/avx512/headwise_check $(or $(ARGS),200 0 1); done
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/headwise/_native*.so
+	rm -rf build dist front/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis src/headwise/_native*.so

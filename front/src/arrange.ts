@@ -1,0 +1,147 @@
+// Where each head's small map stands in the overview.
+
+import { layerOf, placeName, scoresOf } from "./choosing";
+import type { Place } from "./choosing";
+import type { Scene } from "./protocol";
+import type { State } from "./state";
+
+export interface Cell {
+  place: Place;
+  /** Counts heads layer by layer, whatever the order on the screen. */
+  n: number;
+  row: number;
+  column: number;
+  x: number;
+  y: number;
+  /** Left out by the filter, yet drawn faintly, so that the grid stays a grid. */
+  faint: boolean;
+  /** The score that heads are ordered by. */
+  score: number | null;
+  /** Too few tokens could show that score. */
+  few: boolean;
+}
+
+export interface Arrangement {
+  sorted: boolean;
+  cells: Cell[];
+  /** Side of one map, without what is written below it. */
+  size: number;
+  /** From one map to the next. */
+  step: [across: number, down: number];
+  gutter: number;
+  top: number;
+  width: number;
+  height: number;
+  columns: number;
+  rows: number;
+}
+
+const LEAST = 16;
+const GAP = 2;
+/** Room for the frame of a chosen head at the right edge. */
+const MARGIN = 4;
+/** Room for layers' labels at the left, and for heads' numbers or nothing above. */
+const GUTTER = 34;
+const TOP = 21;
+/** Two lines of writing below a map, where heads stand in the order of a score. */
+const WRITING = 31;
+const SORTED = 46;
+
+export function every(scene: Scene): Place[] {
+  return scene.layers.flatMap(({ heads }, layer) => Array.from({ length: heads }, (_, head): Place => [layer, head]));
+}
+
+export function passes(scene: Scene, state: State, place: Place): boolean {
+  return state.kinds.length === 0 || state.kinds.includes(scoresOf(scene, place)?.kind ?? "");
+}
+
+export function scoreOf(scene: Scene, place: Place, name: string): number | null {
+  const scores = scoresOf(scene, place);
+  if (!scores) return null;
+  return name === "entropy" ? scores.entropy : (scores.scores[name] ?? null);
+}
+
+const writing = (cell: Omit<Cell, "x" | "y" | "row" | "column" | "faint">): Cell => ({ ...cell, x: 0, y: 0, row: 0, column: 0, faint: false });
+
+function inOrder(scene: Scene, state: State): Cell[] {
+  const found: Cell[] = [];
+  every(scene).forEach((place, n) => {
+    const score = scoreOf(scene, place, state.sort);
+    if (score === null || !passes(scene, state, place)) return;
+    const few = scoresOf(scene, place)?.few.includes(state.sort) ?? false;
+    found.push(writing({ place, n, score, few }));
+  });
+  // Most first; heads that score the same stay in their order.
+  return found.sort((a, b) => (b.score as number) - (a.score as number) || a.n - b.n);
+}
+
+/** Lays the overview out in `width` pixels, with maps of at most `largest` pixels. */
+export function arrange(scene: Scene, state: State, width: number, largest: number): Arrangement {
+  if (state.sort !== "place") {
+    const cells = inOrder(scene, state);
+    const across = Math.max(SORTED, Math.min(largest, SORTED + (largest > SORTED ? 16 : 0)));
+    const columns = Math.max(1, Math.floor(width / across));
+    const step: [number, number] = [Math.floor(width / columns), across - 8 + WRITING];
+    cells.forEach((cell, at) => {
+      cell.row = Math.floor(at / columns);
+      cell.column = at % columns;
+      cell.x = cell.column * step[0];
+      cell.y = cell.row * step[1];
+    });
+    const rows = Math.ceil(cells.length / columns);
+    return { sorted: true, cells, size: across - 8, step, gutter: 0, top: 0, width, height: rows * step[1], columns, rows };
+  }
+  const columns = Math.max(1, ...scene.layers.map(({ heads }) => heads));
+  const side = Math.max(LEAST + GAP, Math.min(largest + GAP, Math.floor((width - GUTTER - MARGIN) / columns)));
+  const cells = every(scene).map((place, n) => ({
+    ...writing({ place, n, score: null, few: false }),
+    row: place[0],
+    column: place[1],
+    x: GUTTER + place[1] * side,
+    y: TOP + place[0] * side,
+    faint: !passes(scene, state, place),
+  }));
+  const rows = scene.layers.length;
+  const size = side - GAP;
+  return {
+    sorted: false,
+    cells,
+    size,
+    step: [side, side],
+    gutter: GUTTER,
+    top: TOP,
+    width: GUTTER + columns * side,
+    height: TOP + rows * side,
+    columns,
+    rows,
+  };
+}
+
+/** The cell that an arrow key leads to; layers differ in their number of heads, so the nearest there is. */
+export function stepFrom(arrangement: Arrangement, from: Cell, key: string): Cell | null {
+  const { cells } = arrangement;
+  const at = cells.indexOf(from);
+  if (key === "Home") return cells[0] ?? null;
+  if (key === "End") return cells.at(-1) ?? null;
+  if (key === "ArrowLeft") return cells[at - 1] ?? null;
+  if (key === "ArrowRight") return cells[at + 1] ?? null;
+  const down = { ArrowUp: -1, ArrowDown: 1, PageUp: -5, PageDown: 5 }[key];
+  if (down === undefined) return null;
+  const row = Math.min(arrangement.rows - 1, Math.max(0, from.row + down));
+  const there = cells.filter((cell) => cell.row === row);
+  return there.findLast((cell) => cell.column <= from.column) ?? there[0] ?? null;
+}
+
+/** How a cell is called by a screen reader and a tooltip. */
+export function say(scene: Scene, cell: Cell, order: string): string {
+  const layer = layerOf(scene, cell.place);
+  const scores = scoresOf(scene, cell.place);
+  const kind = scores && scene.kinds.find(({ name }) => name === scores.kind);
+  const words = [`Layer ${layer.label}${layer.kind === "cross" ? ", cross attention" : ""}, head ${cell.place[1]}`];
+  if (kind) words.push(kind.title);
+  if (cell.score !== null) words.push(`${order.replaceAll("_", " ")} ${cell.score.toFixed(2)}${cell.few ? ", by too few tokens" : ""}`);
+  return words.join(", ");
+}
+
+export const find = (arrangement: Arrangement, name: string): Cell | null =>
+  arrangement.cells.find((cell) => placeName(cell.place) === name) ?? null;

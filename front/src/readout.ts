@@ -1,0 +1,57 @@
+// What the map says in words about the cells under the crosshair.
+
+import type { Reading } from "./cells";
+import type { Axis, Layer, Scene, Shown } from "./protocol";
+import { away, count, share, shownToken } from "./words";
+
+/** Pieces of a sentence: plain words, and texts from the data, which keep their own direction of writing. */
+export type Said = { kind: "number" | "words" | "token"; text: string };
+
+export function axesIn(scene: Scene, layer: Layer, b: number): [Axis, Axis] {
+  return [scene.axes[layer.rows[b] ?? 0]!, scene.axes[layer.cols[b] ?? 0]!];
+}
+
+/** "mean of 32 × 32 cells", for what one pooled cell is; nothing for single cells. */
+export function pooled(shown: Shown, cell: { i0: number; i1: number; j0: number; j1: number }): string {
+  const down = cell.i1 - cell.i0;
+  const across = cell.j1 - cell.j0;
+  if (down <= 1 && across <= 1) return "";
+  return `${shown.pool === "mean" ? "mean" : "largest"} of ${count(down)} × ${count(across)} cells`;
+}
+
+/** What the values are: probabilities, shares of a row's largest, or differences between runs. */
+export function measured(scene: Scene, shown: Shown): string {
+  const what = shown.norm ? "share of the row’s largest" : "probability";
+  if (shown.minus === undefined) return what;
+  return `${what}, ${scene.runs[shown.run] ?? ""} − ${scene.runs[shown.minus] ?? ""}`;
+}
+
+export function sayReading(scene: Scene, shown: Shown, cell: Reading): Said[] {
+  const layer = scene.layers[shown.layer]!;
+  const [queries, keys] = axesIn(scene, layer, shown.b);
+  const sign = shown.minus !== undefined && cell.p > 0 ? "+" : "";
+  const said: Said[] = [{ kind: "number", text: `${sign}${share(cell.p)}` }];
+  const words = (text: string) => said.push({ kind: "words", text });
+  const pool = pooled(shown, cell);
+  words(` ${[measured(scene, shown), pool].filter(Boolean).join(", ")}${cell.exact ? "" : ", sampled"} · `);
+  stretch(said, "query", "queries", queries, cell.i0, cell.i1);
+  words(" → ");
+  stretch(said, "key", "keys", keys, cell.j0, cell.j1);
+  if (!pool && layer.kind === "self") words(` · ${away(cell.i0 + (layer.start[shown.b] ?? 0) - cell.j0)}`);
+  return said;
+}
+
+function stretch(said: Said[], one: string, many: string, axis: Axis, from: number, to: number): void {
+  const last = to - 1;
+  said.push({ kind: "words", text: from === last ? `${one} ${count(from)} ` : `${many} ${count(from)}–${count(last)} ` });
+  said.push({ kind: "token", text: shownToken(axis, from) });
+  if (from === last) return;
+  said.push({ kind: "words", text: " … " }, { kind: "token", text: shownToken(axis, last) });
+}
+
+/** What is said where there is no value: why, or what the reader can do. */
+export function hint(z: number, pointed: boolean): string {
+  if (pointed) return "Not loaded yet.";
+  const pool = z ? `Each drawn cell stands for ${2 ** z} × ${2 ** z}. ` : "";
+  return `${pool}Point at the map, or focus it and use the keys: arrows, + and −, shift and arrows for the crosshair.`;
+}

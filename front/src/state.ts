@@ -1,0 +1,97 @@
+// All that the reader has chosen, as one value; the address holds the whole of it.
+
+import type { Scene, Shown } from "./protocol";
+
+export interface State {
+  run: number;
+  minus: number | null;
+  layer: number;
+  head: number;
+  /** Row of the batch. */
+  b: number;
+  /** A second head beside the first, [layer, head]. */
+  beside: [number, number] | null;
+  /** Key and query in the middle of the map, and how many keys it spans; null = the whole pattern. */
+  at: [number, number, number] | null;
+  scale: "linear" | "sqrt" | "log";
+  pool: "mean" | "max";
+  hide: boolean;
+  norm: boolean;
+  /** Kinds of heads that the overview shows; empty = all. */
+  kinds: string[];
+  /** How the overview orders heads: "place", or a score's name. */
+  sort: string;
+  /** Selected query and key. */
+  query: number | null;
+  key: number | null;
+  /** Heads whose mean the text shows, "layer.head"; empty = the one on the map. */
+  chosen: string[];
+  panel: "text" | "profile" | "scores";
+  theme: "auto" | "light" | "dark";
+}
+
+type Listener = (state: State, before: State) => void;
+
+export class Store {
+  private state: State;
+  private readonly listeners = new Set<Listener>();
+
+  constructor(first: State) {
+    this.state = first;
+  }
+
+  get(): State {
+    return this.state;
+  }
+
+  /** Changes part of the state and tells everybody, unless nothing changed. */
+  set(change: Partial<State>): void {
+    const before = this.state;
+    const after = { ...before, ...change };
+    if ((Object.keys(after) as (keyof State)[]).every((key) => Object.is(after[key], before[key]))) return;
+    this.state = after;
+    for (const listener of [...this.listeners]) listener(after, before);
+  }
+
+  subscribe(listener: Listener): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+}
+
+export function opening(scene: Scene): State {
+  return {
+    run: 0,
+    minus: null,
+    layer: scene.open[0],
+    head: scene.open[1],
+    b: 0,
+    beside: null,
+    at: null,
+    scale: "sqrt",
+    pool: "mean",
+    hide: false,
+    norm: false,
+    kinds: [],
+    sort: "place",
+    query: scene.query,
+    key: null,
+    chosen: [],
+    panel: "text",
+    theme: "auto",
+  };
+}
+
+/** The pattern on the map, as a question's parameters. */
+export function shown(state: State, place: [number, number] = [state.layer, state.head]): Shown {
+  return {
+    run: state.run,
+    ...(state.minus === null ? {} : { minus: state.minus }),
+    layer: place[0],
+    head: place[1],
+    b: state.b,
+    pool: state.pool,
+    hide: state.hide ? 1 : 0,
+    norm: state.norm ? 1 : 0,
+  };
+}

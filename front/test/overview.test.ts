@@ -1,0 +1,140 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { arrange, scoreOf, stepFrom } from "../src/arrange";
+import { placeName } from "../src/choosing";
+import { Overview } from "../src/overview";
+import type { Scene } from "../src/protocol";
+import { opening, Store } from "../src/state";
+import { browser, Fake, scene, settled } from "./page";
+
+const names = (of: Scene, change: object, width = 320) => arrange(of, { ...opening(of), ...change }, width, 34).cells.map(({ place }) => placeName(place));
+
+describe("where heads stand", () => {
+  const SCENE = scene();
+
+  it("one row a layer, whatever its number of heads", () => {
+    const { cells, columns, rows } = arrange(SCENE, opening(SCENE), 320, 34);
+    expect([columns, rows]).toEqual([3, 3]);
+    expect(cells.map(({ row, column }) => `${row}.${column}`)).toEqual(["0.0", "0.1", "0.2", "1.0", "1.1", "2.0", "2.1", "2.2"]);
+  });
+
+  it("a filter leaves the grid a grid, and takes heads out of an order by score", () => {
+    const kinds = ["induction"];
+    const faint = arrange(SCENE, { ...opening(SCENE), kinds }, 320, 34).cells.filter((cell) => !cell.faint);
+    expect(faint.map(({ place }) => placeName(place))).toEqual(["0.1", "1.0"]);
+    expect(names(SCENE, { kinds, sort: "induction" })).toEqual(["1.0", "0.1"]);
+  });
+
+  it("by a score: most first, equals in their places, heads without that score left out", () => {
+    expect(names(SCENE, { sort: "induction" })).toEqual(["1.0", "0.1", "1.1", "0.2", "2.1", "2.2", "0.0", "2.0"]);
+    const part = scene();
+    delete (part.heads?.[1] as { scores: Record<string, number> }).scores.induction;
+    expect(names(part, { sort: "induction" })).not.toContain("0.1");
+    expect(scoreOf(SCENE, [1, 1], "entropy")).toBe(2);
+  });
+
+  it("32 x 32 heads overlap nowhere", () => {
+    const layer = scene().layers[0] as Scene["layers"][number];
+    const big = scene({ layers: Array.from({ length: 32 }, () => ({ ...layer, heads: 32 })), heads: null });
+    const { cells, size, step } = arrange(big, opening(big), 320, 34);
+    expect(cells.length).toBe(1024);
+    expect(size).toBeGreaterThanOrEqual(16);
+    expect(step[0]).toBeGreaterThan(size);
+    expect(new Set(cells.map(({ x, y }) => `${x} ${y}`)).size).toBe(1024);
+  });
+
+  it("a step down from the third head of three lands on the last of two", () => {
+    const arrangement = arrange(SCENE, opening(SCENE), 320, 34);
+    const [, , third] = arrangement.cells;
+    expect(placeName(stepFrom(arrangement, third!, "ArrowDown")!.place)).toBe("1.1");
+    expect(stepFrom(arrangement, arrangement.cells[0]!, "ArrowLeft")).toBeNull();
+  });
+});
+
+describe("the grid of heads", () => {
+  let host: HTMLElement;
+  let overview: Overview | null = null;
+  const notice = vi.fn();
+  beforeEach(() => {
+    browser();
+    notice.mockClear();
+    document.body.replaceChildren((host = document.createElement("div")));
+  });
+  afterEach(() => overview?.destroy());
+
+  function open(of = scene()) {
+    const store = new Store(opening(of));
+    const transport = new Fake(of);
+    overview = new Overview(host, of, store, transport, notice);
+    return { store, transport };
+  }
+  const head = (name: string) => host.querySelector<HTMLElement>(`[data-head="${name}"]`) as HTMLElement;
+  const key = (node: HTMLElement, name: string, more: object = {}) => node.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
+  const stops = () => [...host.querySelectorAll('[data-head][tabindex="0"]')].map((node) => node.getAttribute("data-head"));
+
+  it("is one stop of the tab key; arrow keys move it, Enter chooses", () => {
+    const { store } = open();
+    expect(stops()).toEqual(["0.1"]);
+    head("0.1").focus();
+    key(head("0.1"), "ArrowRight");
+    expect(stops()).toEqual(["0.2"]);
+    expect(document.activeElement).toBe(head("0.2"));
+    expect([store.get().layer, store.get().head]).toEqual([0, 1]);
+    key(head("0.2"), "ArrowDown");
+    key(head("1.1"), "Enter");
+    expect([store.get().layer, store.get().head]).toEqual([1, 1]);
+    expect(host.querySelector("[data-here]")).toBe(head("1.1"));
+  });
+
+  it("shift and Enter puts a head beside, the space key takes it into the mean and out", () => {
+    const { store } = open();
+    key(head("1.0"), "Enter", { shiftKey: true });
+    expect([store.get().beside, store.get().head]).toEqual([[1, 0], 1]);
+    key(head("1.0"), " ");
+    expect(store.get().chosen).toEqual(["1.0"]);
+    key(head("1.0"), " ");
+    expect(store.get().chosen).toEqual([]);
+    key(head("2.0"), " ");
+    expect(store.get().chosen).toEqual([]);
+    expect(notice).toHaveBeenCalledTimes(1);
+  });
+
+  it("names every head, and says which layers are cross attention", () => {
+    open();
+    expect(head("0.1").getAttribute("aria-label")).toBe("Layer 0, head 1, induction");
+    expect(head("2.1").getAttribute("aria-label")).toContain("cross attention");
+    for (const node of host.querySelectorAll("[data-head]")) expect(node.getAttribute("role")).toBe("gridcell");
+  });
+
+  it("chips count their kinds and filter by them", () => {
+    const { store } = open();
+    const chip = host.querySelector<HTMLElement>('[data-kind="induction"]') as HTMLElement;
+    expect(chip.textContent).toBe("Iinduction2");
+    chip.click();
+    expect(store.get().kinds).toEqual(["induction"]);
+    expect(chip.getAttribute("aria-pressed")).toBe("true");
+    store.set({ sort: "induction" });
+    expect([...host.querySelectorAll("[data-head]")].map((node) => node.getAttribute("data-head"))).toEqual(["1.0", "0.1"]);
+    expect(head("0.1").getAttribute("aria-label")).toContain("induction 0.80, by too few tokens");
+  });
+
+  it("asks on until all maps are exact, and anew for another run", async () => {
+    const { store, transport } = open();
+    const answers = [
+      { version: 5, done: false, exact: 3, of: 8 },
+      { version: 9, done: true, exact: 8, of: 8 },
+    ];
+    transport.ask = (async (name: string, params: { since: number }) => {
+      transport.asked.push({ name: name as never, params: params as never });
+      return { meta: { ...(params.since === 0 ? answers[0] : answers[1]), heads: [] }, data: new ArrayBuffer(0) };
+    }) as never;
+    store.set({ run: 1 });
+    await settled(20);
+    expect(host.querySelector("[role=status]")?.textContent).toBe("3 of 8 maps exact, the others sampled");
+    await settled(500);
+    const since = () => transport.asked.filter(({ params }) => params.run === 1).map(({ params }) => params.since);
+    expect(since()).toEqual([0, 5]);
+    expect(host.querySelector("[role=status]")?.textContent).toContain("all maps exact");
+    await settled(500);
+    expect(since()).toEqual([0, 5]);
+  });
+});
