@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from rich.console import Console
 import headwise as hw
 from headwise.cli import main
 from headwise.cli._report import print_grid
-from headwise.cli.look import _beginning
+from headwise.cli._text import beginning
 from headwise.heads import Head
 from headwise.heads.prose import prose
 
@@ -38,7 +39,14 @@ def run(*words: str) -> int:
 
 
 def carried(place: Path) -> Any:
-    return json.loads(re.findall(r'id="data">(.*?)</script>', place.read_text(encoding="utf-8"))[0])
+    """What a page carries."""
+    return json.loads(re.findall(r'id="headwise-saved">(.*?)</script>', place.read_text(encoding="utf-8"))[0])
+
+
+def scene_in(place: Path) -> Any:
+    """What a page says of its model, with the text of its tokens."""
+    found = carried(place)["scene"]
+    return {**found, "tokens": found["axes"][0]["labels"], "special": found["axes"][0]["special"]}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +106,7 @@ def test_a_decoder(
         assert re.search(row, out, flags=re.MULTILINE), title
     assert "next token" not in out
     assert list(tmp_path.iterdir()) == [tmp_path / "look.html"]
-    data = carried(tmp_path / "look.html")
+    data = scene_in(tmp_path / "look.html")
     assert TEXT.startswith("".join(data["tokens"]))
     assert [head["kind"] for head in data["heads"]] == [
         {**{kind["letter"]: kind["name"] for kind in data["kinds"]}, "·": "mixed"}[letter]
@@ -114,8 +122,8 @@ def test_a_kind_that_few_tokens_could_show_is_marked(
     out = capsys.readouterr().out
     assert re.search(r"^(induction|duplicate token) \*", out, flags=re.MULTILINE)
     assert "* fewer than 8 tokens of this text could show it" in out
-    data = carried(tmp_path / "a.html")
-    assert data["too_few"] in out
+    data = scene_in(tmp_path / "a.html")
+    assert data["tooFew"] in out
     starred = re.findall(r"^([\w -]+) \*", out, flags=re.MULTILINE)
     titles = {kind["name"]: kind["title"] for kind in data["kinds"]}
     for head in data["heads"]:
@@ -123,7 +131,7 @@ def test_a_kind_that_few_tokens_could_show_is_marked(
         assert head["kind"] not in head["few"]
     assert run(str(decoder), "--text", TEXT * 3, "--tokens", "60", "--html", str(tmp_path / "a.html")) == 0
     assert "* fewer than" not in capsys.readouterr().out
-    assert not any(head["few"] for head in carried(tmp_path / "a.html")["heads"])
+    assert not any(head["few"] for head in scene_in(tmp_path / "a.html")["heads"])
 
 
 @pytest.mark.parametrize(
@@ -137,14 +145,12 @@ def test_a_kind_that_few_tokens_could_show_is_marked(
     ],
 )
 def test_an_ellipsis_stands_where_the_text_goes_on(text: str, shown: str) -> None:
-    assert _beginning(text) == shown
+    assert beginning(text) == shown
 
 
-def test_the_page_has_the_terminals_beginning(
-    decoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_has_the_terminalsbeginning(decoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(decoder), "--text", "one two three", "--html", str(tmp_path / "a.html")) == 0
-    assert carried(tmp_path / "a.html")["subtitle"].endswith("of the text given: “one two three”")
+    assert scene_in(tmp_path / "a.html")["subtitle"].endswith("of the text given: “one two three”")
     assert "“one two three”" in capsys.readouterr().out
 
 
@@ -187,7 +193,7 @@ def test_an_encoder_has_next_tokens_and_separators(
     out = capsys.readouterr().out
     assert "next token" in out
     assert "separator" in out
-    data = carried(tmp_path / "a.html")
+    data = scene_in(tmp_path / "a.html")
     T = len(data["tokens"])
     assert data["special"] == [0, T - 1]
     assert data["tokens"][0] == "[CLS]"
@@ -202,8 +208,8 @@ def test_a_text_from_a_file_and_half_precision(decoder: Path, tmp_path: Path) ->
     place = tmp_path / "a.html"
     words = ("--text-file", str(tmp_path / "a.txt"), "--html", str(place), "--dtype", "bfloat16", "--tokens", "20")
     assert run(str(decoder), *words) == 0
-    assert "".join(carried(place)["tokens"]).startswith("The cat")
-    assert ["weights", "bfloat16"] in carried(place)["facts"]
+    assert "".join(scene_in(place)["tokens"]).startswith("The cat")
+    assert ["weights", "bfloat16"] in scene_in(place)["facts"]
 
 
 def test_fewer_tokens_than_asked_for_is_said(decoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,7 +219,7 @@ def test_fewer_tokens_than_asked_for_is_said(decoder: Path, tmp_path: Path, caps
 
 def test_our_own_text_is_cut_to_a_small_context(decoder: Path, tmp_path: Path) -> None:
     assert run(str(decoder), "--html", str(tmp_path / "a.html")) == 0
-    assert len(carried(tmp_path / "a.html")["tokens"]) == 64
+    assert len(scene_in(tmp_path / "a.html")["tokens"]) == 64
 
 
 def test_a_text_is_no_markup_and_no_terminal_code(
@@ -225,7 +231,7 @@ def test_a_text_is_no_markup_and_no_terminal_code(
     assert "[bold]x[/red] [31m <b>" in out
     assert "\x1b" not in out
     assert "\x07" not in out
-    assert "".join(carried(place)["tokens"]) == "[bold]x[/red] \x1b[31m\x07 <b>"
+    assert "".join(scene_in(place)["tokens"]) == "[bold]x[/red] \x1b[31m\x07 <b>"
 
 
 def test_a_stream_that_knows_only_ascii(decoder: Path, tmp_path: Path) -> None:
@@ -336,7 +342,7 @@ def test_the_real_model_and_its_page(
     assert run("smollm2", "--tokens", "64", "--html", str(place)) == 0
     out = capsys.readouterr().out
     assert "30 layers, 270 heads, 64 tokens" in out
-    assert place.stat().st_size < 4e6
+    assert place.stat().st_size < 5e6
 
     model, tokenizer = loaded[0]
     ids = tokenizer(prose(), truncation=True, max_length=64, return_tensors="pt").input_ids
@@ -344,11 +350,12 @@ def test_the_real_model_and_its_page(
     with torch.no_grad():
         p = torch.stack(model(ids, output_attentions=True).attentions)[:, 0].flatten(0, 1)
     data = carried(place)
-    side, scales = data["map"]["height"], torch.tensor(data["map"]["scales"])
-    codes = torch.from_numpy(np.frombuffer(base64.b64decode(data["map"]["codes"]), "u1").copy()).view(270, side, side)
-    assert side == 64  # so a cell of the map is a cell of the pattern
-    error = (scales[:, None, None] * (codes / 255) ** 2 - p).abs().amax((1, 2))
-    assert (error <= scales / 255 + 1e-5).all()
+    assert len(data["scene"]["saved"]["heads"]) > 20  # down to single cells, as far as 5 MB go
+    for name in data["scene"]["saved"]["heads"]:
+        layer, head = map(int, name.split("."))
+        told = data["answers"][f"tile?b=0&c=0&head={head}&hide=0&layer={layer}&norm=0&pool=mean&r=0&run=0&z=0"]
+        cells = np.frombuffer(zlib.decompress(base64.b64decode(told["data"]), -15), "<f4").reshape(64, 64)
+        torch.testing.assert_close(torch.from_numpy(cells.copy()), p[9 * layer + head], atol=1e-5, rtol=2e-3)
     previous = p.diagonal(offset=-1, dim1=1, dim2=2).mean(-1)
-    scores = torch.tensor([head["scores"]["previous_token"] for head in data["heads"]])
+    scores = torch.tensor([head["scores"]["previous_token"] for head in data["scene"]["heads"]])
     assert (scores - previous).abs().max() <= 1e-4  # the page keeps four digits

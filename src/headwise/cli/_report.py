@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headwise.heads import KINDS, MIXED, Head, Kind
-from headwise.viewer.page import COLOURS, TOO_FEW
+from headwise.viewer.scene import COLOURS, TOO_FEW
 
 __all__ = ["print_grid", "print_leading"]
 

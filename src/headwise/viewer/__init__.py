@@ -1,5 +1,24 @@
-"""Looking at heads: one page that opens offline."""
+"""Seeing patterns: a page and a notebook widget that zoom a pattern like a map, and pictures of it."""
 
-from headwise.viewer.page import Layout, layout, page, pieces, replacing
+from headwise.viewer.answers import Answer, Answers, Cancelled
+from headwise.viewer.axes import Axis, Grid, Tokens
+from headwise.viewer.labels import pieces
+from headwise.viewer.placing import replacing
+from headwise.viewer.scene import COLOURS, TOO_FEW, Scene
+from headwise.viewer.view import View, view
 
-__all__ = ["Layout", "layout", "page", "pieces", "replacing"]
+__all__ = [
+    "COLOURS",
+    "TOO_FEW",
+    "Answer",
+    "Answers",
+    "Axis",
+    "Cancelled",
+    "Grid",
+    "Scene",
+    "Tokens",
+    "View",
+    "pieces",
+    "replacing",
+    "view",
+]

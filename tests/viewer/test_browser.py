@@ -1,0 +1,298 @@
+"""The page in a real browser: opening, zooming, reading, choosing, linking, exporting, with pointer and with keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import dense
+import pytest
+import torch
+from opened import Opened, number, shown
+
+import headwise as hw
+from headwise.heads import Head
+from headwise.viewer import Answers, Grid, Scene
+from headwise.viewer.server import Server, serve
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+T = 700
+HOSTILE = "<img src=x onerror=\"document.title='broken'\">"
+KINDS = ["induction", "previous_token", "first_token", "mixed"]
+
+
+def words(n: int) -> list[str]:
+    return [HOSTILE if at == 1 else f" w{at}" for at in range(n)]
+
+
+def heads(layers: int, count: int) -> list[Head]:
+    found = []
+    for n in range(layers * count):
+        kind = KINDS[n % 4]
+        scores = {"induction": n / 20, "previous_token": 0.5, "first_token": 0.2}
+        chance, error = dict.fromkeys(scores, 0.1), dict.fromkeys(scores, 0.01)
+        found.append(Head(n // count, n % count, f"layers.{n // count}.attn", kind, scores, chance, error, 1.0))
+    return found
+
+
+RUN = {f"layers.{n}.attn": dense.patterns(T, seed=n, mask=hw.Causal()) for n in range(3)}
+CHANGED = {f"layers.{n}.attn": dense.patterns(T, seed=n + 7, mask=hw.Causal()) for n in range(3)}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    scene = Scene.of({"plain": RUN, "ablated": CHANGED}, tokens=words(T), heads=heads(3, 3), title="Nine heads")
+    with serve(Answers(scene)) as found:
+        yield found
+
+
+def p(layer: int = 0, head: int = 0, b: int = 0, run: dict[str, hw.Pattern] = RUN) -> torch.Tensor:
+    return run[f"layers.{layer}.attn"].to_dense()[b, head]
+
+
+def test_it_opens_with_every_head_and_the_whole_pattern(server: Server, tab: Any) -> None:
+    page = Opened(tab, server.url)
+    assert tab.locator("h1").inner_text() == "Nine heads"
+    assert tab.locator("[data-head]").count() == 9
+    assert tab.title() != "broken"
+    assert "mean of" in page.point(0.2, 0.8)
+
+
+@pytest.mark.parametrize(("query", "key"), [(650, 12), (31, 30), (699, 0)])
+def test_zoomed_to_single_cells_it_says_their_numbers(server: Server, tab: Any, query: int, key: int) -> None:
+    page = Opened(tab, f"{server.url}#head=1.2&at={key + 0.5},{query + 0.5},8")
+    assert tab.locator("[data-z]").first.get_attribute("data-z") == "0"
+    # Near an edge the view is held inside the pattern, so the cell is looked for around the middle.
+    for x in range(1, 16):
+        for y in range(1, 16):
+            said = page.point(x / 16, y / 16) if (x, y) != (8, 8) else page.point()
+            if f"query {query} " in said and f"key {key} " in said:
+                assert shown(number(said)) == pytest.approx(shown(float(p(1, 2)[query, key])), rel=1e-6)
+                assert f"w{query}" in said
+                return
+    pytest.fail(f"no cell of query {query} and key {key}, the last: {said}")
+
+
+def test_the_wheel_zooms_at_the_pointer_down_to_cells(server: Server, tab: Any) -> None:
+    page = Opened(tab, server.url)
+    before = page.point(0.25, 0.75)
+    for _ in range(14):
+        tab.mouse.wheel(0, -400)
+    tab.wait_for_timeout(400)
+    page.drawn()
+    said = page.point(0.25, 0.75)
+    assert "mean of" in before and "mean of" not in said
+    query, key = (int(said.split(f"{word} ", 1)[1].split()[0]) for word in ("query", "key"))
+    assert abs(query - T * 0.75) < 8 and abs(key - T * 0.25) < 8
+    layer, head = (int(part) for part in tab.locator("[data-here]").get_attribute("data-head").split("."))
+    assert shown(number(said)) == pytest.approx(shown(float(p(layer, head)[query, key])), rel=1e-6)
+
+
+def test_a_pooled_cell_says_the_mean_or_the_largest_of_its_cells(server: Server, tab: Any) -> None:
+    for pool, reduce in (("mean", torch.mean), ("max", torch.amax)):
+        page = Opened(tab, f"{server.url}#head=0.1&pool={pool}")
+        said = page.point(0.11, 0.9)
+        found = tab.evaluate("0") or said
+        i0, i1 = (int(part) for part in found.split("queries ", 1)[1].split()[0].split("–"))
+        j0, j1 = (int(part) for part in found.split("keys ", 1)[1].split()[0].split("–"))
+        wanted = float(reduce(p(0, 1)[i0 : i1 + 1, j0 : j1 + 1]))
+        assert shown(number(said)) == pytest.approx(shown(wanted), rel=1e-6)
+
+
+def test_dragging_pans_and_a_box_zooms(server: Server, tab: Any) -> None:
+    page = Opened(tab, f"{server.url}#head=1.2&at=300,400,60")
+    box = page.plot.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    tab.mouse.move(x - 100, y - 50, steps=4)
+    tab.mouse.up()
+    key, query, span = (float(part) for part in page.hash["at"].split(","))
+    assert key > 305 and query > 402 and span == pytest.approx(60, rel=0.02)
+    tab.keyboard.down("Shift")
+    tab.mouse.move(x - 80, y - 80)
+    tab.mouse.down()
+    tab.mouse.move(x + 80, y + 80, steps=4)
+    tab.mouse.up()
+    tab.keyboard.up("Shift")
+    tab.wait_for_timeout(500)
+    assert float(page.hash["at"].split(",")[2]) < span / 1.5
+
+
+def test_chips_filter_and_a_score_orders(server: Server, tab: Any) -> None:
+    Opened(tab, server.url)
+    tab.locator("[data-kind='induction']").click()
+    left = tab.locator("[data-head]:not([data-faint])")
+    assert [left.nth(n).get_attribute("data-head") for n in range(left.count())] == ["0.0", "1.1", "2.2"]
+    tab.locator("[data-kind='induction']").click()
+    tab.locator(".overview select").select_option("induction")
+    cells = tab.locator("[data-head]")
+    order = [cells.nth(n).get_attribute("data-head") for n in range(9)]
+    assert order == [f"{n // 3}.{n % 3}" for n in reversed(range(9))]
+
+
+def test_scales_change_the_picture_and_not_the_numbers(server: Server, tab: Any) -> None:
+    pictures, said = set(), set()
+    for scale in ("linear", "sqrt", "log"):
+        page = Opened(tab, f"{server.url}#head=0.1&scale={scale}")
+        said.add(number(page.point(0.11, 0.9)))
+        tab.mouse.move(0, 0)
+        tab.wait_for_timeout(80)
+        pictures.add(page.plot.screenshot())
+    assert len(pictures) == 3 and len(said) == 1
+
+
+@pytest.mark.parametrize(("hide", "norm"), [(1, 0), (0, 1), (1, 1)])
+def test_the_sink_can_be_hidden_and_rows_scaled(server: Server, tab: Any, hide: int, norm: int) -> None:
+    page = Opened(tab, f"{server.url}#head=0.1&hide={hide}&norm={norm}&at=8,120,16")
+    said = page.point(0.5, 0.5)
+    query, key = (int(said.split(f"{word} ", 1)[1].split()[0]) for word in ("query", "key"))
+    wanted = dense.shown(p(0, 1), 0, hide=bool(hide), norm=bool(norm))[query, key]
+    assert shown(number(said)) == pytest.approx(shown(float(wanted)), rel=1e-6)
+
+
+def test_a_difference_of_runs(server: Server, tab: Any) -> None:
+    page = Opened(tab, f"{server.url}#head=2.1&minus=1&at=90.5,300.5,8")
+    said = page.point()
+    query, key = (int(said.split(f"{word} ", 1)[1].split()[0]) for word in ("query", "key"))
+    wanted = float(p(2, 1)[query, key] - p(2, 1, run=CHANGED)[query, key])
+    assert number(said) == pytest.approx(wanted, rel=6e-2) and "plain − ablated" in said
+
+
+def test_the_address_reopens_what_was_seen(server: Server, tab: Any) -> None:
+    page = Opened(tab, server.url)
+    tab.locator("[data-head='2.1']").click()
+    page.point(0.3, 0.8)
+    for _ in range(5):
+        tab.mouse.wheel(0, -300)
+    tab.get_by_role("radio", name="logarithm").or_(tab.get_by_text("log", exact=True)).first.click()
+    page.drawn()
+    state = page.hash
+    assert state["head"] == "2.1" and state["scale"] == "log" and "at" in state
+    said = page.point(0.4, 0.6)
+    link = tab.evaluate("location.href")
+    again = Opened(tab, link)
+    assert again.hash == state
+    assert again.point(0.4, 0.6) == said
+
+
+def test_a_link_to_what_is_not_there_says_so_and_shows_the_rest(server: Server, tab: Any) -> None:
+    page = Opened(tab, f"{server.url}#head=7.1&scale=log&query=99999999")
+    said = tab.locator("[role='status'], [role='alert'], .notice").all_inner_texts()
+    assert any("head=7.1" in text for text in said), said
+    assert tab.locator("[data-here]").count() == 1
+    assert "head" not in page.hash and page.hash["scale"] == "log"
+
+
+def test_the_text_shows_what_a_token_attends_to(server: Server, tab: Any) -> None:
+    Opened(tab, f"{server.url}#head=1.0&query=40")
+    tab.wait_for_selector("[data-token='40']")
+    tab.locator("[data-token='45']").click()
+    tab.wait_for_selector(".text-panel[data-ready]")
+    tab.wait_for_timeout(300)
+    best = p(1, 0)[45].topk(3)
+    chips = tab.locator(".text-panel").inner_text()
+    for at in best.indices.tolist():
+        shade = tab.locator(f"[data-token='{at}']").get_attribute("data-shade")
+        assert shade and shade != "0", (at, shade)
+    assert f"{float(best.values[0]):.3f}" in chips or f"{float(best.values[0]):.2f}" in chips
+
+
+def test_a_picture_can_be_taken_along(server: Server, tab: Any, tmp_path: Path) -> None:
+    Opened(tab, f"{server.url}#head=1.0&at=20,30,24")
+    with tab.expect_download() as png:
+        tab.get_by_role("button", name="PNG").click()
+    png.value.save_as(tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and (tmp_path / "a.png").stat().st_size > 5000
+    with tab.expect_download() as svg:
+        tab.get_by_role("button", name="SVG").click()
+    svg.value.save_as(tmp_path / "a.svg")
+    root = ET.fromstring((tmp_path / "a.svg").read_text("utf-8"))
+    assert root.tag.endswith("svg") and not root.findall(".//{*}script") and not root.findall(".//{*}foreignObject")
+
+
+def test_everything_can_be_done_with_keys(server: Server, tab: Any) -> None:
+    page = Opened(tab, f"{server.url}#head=0.0")
+    tab.locator("[data-head='0.0']").focus()
+    for key in ("ArrowDown", "ArrowRight", "Enter"):
+        tab.keyboard.press(key)
+    page.drawn()
+    assert page.hash["head"] == "1.1"
+    page.plot.focus()
+    for _ in range(8):
+        tab.keyboard.press("+")
+    page.drawn()
+    tab.keyboard.press("Shift+ArrowRight")
+    tab.keyboard.press("Shift+ArrowUp")
+    tab.wait_for_timeout(100)
+    said = page.says()
+    query, key = (int(said.split(f"{word} ", 1)[1].split()[0]) for word in ("query", "key"))
+    assert shown(number(said)) == pytest.approx(shown(float(p(1, 1)[query, key])), rel=1e-6)
+    tab.keyboard.press("Enter")
+    assert page.hash["query"] == str(query) and page.hash["key"] == str(key)
+    tab.keyboard.press("0")
+    assert "at" not in page.hash
+    # Tab reaches every control, and comes round.
+    reached = set()
+    for _ in range(60):
+        tab.keyboard.press("Tab")
+        reached.add(
+            tab.evaluate(
+                "() => { let e = document.activeElement;"
+                " while (e?.shadowRoot?.activeElement) e = e.shadowRoot.activeElement;"
+                " return e.getAttribute('aria-label') || e.textContent.trim().slice(0, 20) || e.tagName; }"
+            )
+        )
+    assert {"PNG", "SVG", "Text"} <= reached and any("Zoom in" in name for name in reached), reached
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("panel", ["text", "profile", "scores"])
+def test_axe_finds_nothing_serious(server: Server, tab: Any, theme: str, panel: str) -> None:
+    axe = Path(__file__).parents[2] / "front/node_modules/axe-core/axe.min.js"
+    if not axe.exists():
+        pytest.skip("axe-core is not installed; `make test` installs it where there is Node")
+    Opened(tab, f"{server.url}#theme={theme}&panel={panel}&beside=1.1")
+    tab.wait_for_timeout(500)
+    tab.evaluate(axe.read_text("utf-8"))
+    found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [
+        (violation["id"], [node["target"] for node in violation["nodes"]][:3], violation["nodes"][0]["failureSummary"])
+        for violation in found["violations"]
+        if violation["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_two_axes_and_patches_and_rows_of_a_batch(tab: Any) -> None:
+    cross = {"decoder.layers.0.cross_attn": dense.patterns(5, 9)}
+    with serve(Answers(Scene.of({"run": cross}, tokens=words(5), key_tokens=[f"s{n}" for n in range(9)]))) as server:
+        page = Opened(tab, f"{server.url}#head=0.1&row=1")
+        said = page.point(0.5, 0.5)
+        query, key = (int(said.split(f"{word} ", 1)[1].split()[0]) for word in ("query", "key"))
+        wanted = float(cross["decoder.layers.0.cross_attn"].to_dense()[1, 1, query, key])
+        assert shown(number(said)) == pytest.approx(shown(wanted), rel=1e-6) and f"s{key}" in said
+    image = {"encoder.layers.0.attention": dense.patterns(577, B=1)}
+    with serve(Answers(Scene.of({"run": image}, tokens=Grid(24, 24, before=1)))) as server:
+        page = Opened(tab, f"{server.url}#query=300")
+        tab.wait_for_selector("[data-grid='24x24']")
+        assert "r0 c" in Opened(tab, f"{server.url}#at=6.5,300.5,8").point()
+
+
+def test_long_texts_keep_few_elements(tab: Any) -> None:
+    n = 32_768
+    q = torch.zeros(1, 1, n, 8)
+    with serve(
+        Answers(Scene.of({"run": {"layers.0.attn": hw.Pattern(q, q, mask=hw.Causal())}}, tokens=words(n)))
+    ) as at:
+        Opened(tab, f"{at.url}#query=20000")
+        tab.wait_for_selector("[data-token='20000']")
+        count = "document.querySelector('#headwise').shadowRoot.querySelectorAll('*').length"
+        assert tab.evaluate(count) < 8000
+        # One look at any cell of the matrix: an even head of 20,001 keys.
+        said = Opened(tab, f"{at.url}#at=100.5,20000.5,8").point()
+        query = int(said.split("query ", 1)[1].split()[0].replace(",", ""))
+        assert shown(number(said)) == pytest.approx(shown(1 / (query + 1)), rel=1e-6)
