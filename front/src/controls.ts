@@ -65,8 +65,8 @@ export function mapControls(host: HTMLElement, scene: Scene, store: Store): () =
   host.append(
     group("colour", bind(scale, (state) => state.scale, bound)),
     group("pool", bind(pool, (state) => state.pool, bound)),
-    bind(hide, (state) => state.hide, bound),
-    bind(norm, (state) => state.norm, bound),
+    // A saved file holds probabilities as they are.
+    ...(scene.saved ? [] : [bind(hide, (state) => state.hide, bound), bind(norm, (state) => state.norm, bound)]),
     beside,
   );
   return follow(store, bound);

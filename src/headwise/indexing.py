@@ -7,7 +7,7 @@ from typing import Any
 
 from headwise.errors import SpecError, sentence
 
-__all__ = ["forwards", "parts_of", "stretch"]
+__all__ = ["forwards", "parts_of", "place", "stretch"]
 
 
 def parts_of(index: Any, shape: tuple[int, ...]) -> list[int | slice]:
@@ -61,6 +61,14 @@ def stretch(name: str, part: Any, n: int) -> slice:
     if part.step not in (None, 1):
         raise SpecError(sentence("Pattern", f"{name} is {part!r}", "a part is one stretch, so its step is 1"))
     return forwards(part, n)
+
+
+def place(name: str, at: Any, n: int) -> slice:
+    """One of n batch rows or heads as a slice."""
+    found = _integer(at)
+    if found is None or not -n <= found < n:
+        raise SpecError(sentence("Pattern", f"{name} is {at!r}", f"it is one of {n}, an int from 0"))
+    return slice(found % n, found % n + 1)
 
 
 class _OutOfRange(SpecError, IndexError):

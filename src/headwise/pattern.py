@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import EllipsisType
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor
 from headwise.answering import answer
 from headwise.backends import RowFacts, Settled
 from headwise.errors import HeadwiseError, ShapeError, SpecError, UnsupportedError, axes, sentence
-from headwise.indexing import forwards, parts_of, stretch
+from headwise.indexing import forwards, parts_of, place, stretch
 from headwise.observers import (
     Crop,
     Entropy,
@@ -142,6 +142,12 @@ class Pattern:
     def reach(self, batch: int) -> tuple[int, int]:
         """The keys [start, stop) outside which no query of a batch row sees any; (0, 0) where none sees any.
 
+        Args:
+            batch: the batch row.
+
+        Raises:
+            SpecError: there is no such row.
+
         Example:
             >>> import torch, headwise as hw
             >>> x = torch.zeros(2, 1, 5, 4)
@@ -149,16 +155,21 @@ class Pattern:
             >>> hw.Pattern(x, x, mask=hw.Causal() & hw.Padding(keep)).reach(0)
             (2, 5)
         """
-        B, _, T, _ = self.shape
-        batch = range(B)[batch]
-        return self._plan.intervals.hull(slice(batch, batch + 1), slice(0, T))
+        self._check_fresh()
+        return self._plan.intervals.hull(place("batch", batch, self.shape[0]), slice(0, self.shape[2]))
 
     def stretches(self, batch: int) -> tuple[Tensor, Tensor] | None:
         """The keys that each query of a batch row sees, as stretches [start, stop).
 
+        Args:
+            batch: the batch row.
+
         Returns:
             start and stop, int64 [T, K]; an empty stretch has ``stop <= start``. None where the mask is not said in
             stretches, as a Rule or a Dense mask is not.
+
+        Raises:
+            SpecError: there is no such row.
 
         Example:
             >>> import torch, headwise as hw
@@ -167,12 +178,11 @@ class Pattern:
             >>> start[:, 0].tolist(), stop[:, 0].tolist()
             ([0, 0, 1], [1, 2, 3])
         """
-        B, _, T, _ = self.shape
-        batch = range(B)[batch]
-        intervals = self._plan.intervals
-        if not intervals.exact:
+        self._check_fresh()
+        row = place("batch", batch, self.shape[0])
+        if not self._plan.intervals.exact:
             return None
-        start, stop = intervals.bounds(slice(batch, batch + 1), slice(0, T))
+        start, stop = self._plan.intervals.bounds(row, slice(0, self.shape[2]))
         return start[0], stop[0]
 
     @property
@@ -252,14 +262,31 @@ class Pattern:
             >>> p.settle(heads=slice(1, 2)).ask(hw.Map(4, 4), heads=slice(1, 2))["map"].shape
             torch.Size([1, 1, 4, 4])
         """
+        for _ in self.settling(batch, heads):
+            pass
+        return self
+
+    def settling(self, batch: slice | None = None, heads: slice | None = None) -> Iterator[None]:
+        """``settle`` in pieces: each step finds the facts of some rows, so that other work can be done between.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> p = hw.Pattern(torch.randn(1, 2, 1000, 4), torch.randn(1, 2, 1000, 4), mask=hw.Causal())
+            >>> len(list(p.settling())), len(list(p.settling()))  # the second time there is nothing to find
+            (1, 0)
+        """
         self._check_fresh()
         part = self._part(batch, heads)
-        if not self._settled.covers(*part):
-            if self._given:
-                raise self._not_given(part[1])
+        if self._settled.covers(*part):
+            return
+        if self._given:
+            raise self._not_given(part[1])
+        pieces = self._settled.finding(self._plan, *part)
+        while True:
             with as_given(self._plan.geometry.device):
-                self._settled.find(self._plan, *part)
-        return self
+                if next(pieces, self) is self:
+                    return
+            yield
 
     def facts(self, batch: slice | None = None, heads: slice | None = None) -> RowFacts:
         """The row facts of a part, which is settled if it was not.
@@ -309,7 +336,7 @@ class Pattern:
             A new pattern over the same tensors; nothing is copied but the facts.
 
         Raises:
-            ShapeError, SpecError: the mask does not fit, or the facts do not.
+            ShapeError, SpecError: the mask does not fit, or the facts do not; a part is named and no facts are given.
 
         Example:
             >>> import torch, headwise as hw
@@ -330,8 +357,11 @@ class Pattern:
         spec = old.spec if isinstance(mask, EllipsisType) else replace(old.spec, mask=mask)
         plan = replace(make_plan("Pattern", old.q, old.k, old.v, spec, draw=False), seed=old.seed)
         new = Pattern.of_plan(plan)
+        part = self._part(batch, heads)
+        if facts is None and (batch is not None or heads is not None):
+            what = "batch or heads was given without facts"
+            raise SpecError(sentence("Pattern", what, "they say what facts are of; a mask is of every head"))
         if facts is not None:
-            part = self._part(batch, heads)
             new._settled.write(plan, *part, self._checked(facts, part))
             new._given = True
         elif spec is old.spec:
@@ -362,17 +392,21 @@ class Pattern:
             )
         )
 
+    @property
+    def fresh(self) -> bool:
+        """Whether its tensors are as they were when it was made; a pattern that is not answers nothing."""
+        return all(tensor._version == version for tensor, version in self._versions)
+
     def _check_fresh(self) -> None:
-        for tensor, version in self._versions:
-            if tensor._version != version:
-                raise HeadwiseError(
-                    sentence(
-                        "Pattern",
-                        "q, k or another of its tensors was overwritten since the pattern was made",
-                        "a pattern holds its operands, it does not copy them",
-                        todo="Give it clones, or ask before the tensors change.",
-                    )
+        if not self.fresh:
+            raise HeadwiseError(
+                sentence(
+                    "Pattern",
+                    "q, k or another of its tensors was overwritten since the pattern was made",
+                    "a pattern holds its operands, it does not copy them",
+                    todo="Give it clones, or ask before the tensors change.",
                 )
+            )
 
     def __getitem__(self, index: Any) -> Tensor:
         """Exact probabilities of the cells at ``[b, h, rows, cols]``, each an int or a slice."""

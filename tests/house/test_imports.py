@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2] / "src" / "headwise"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "tracing"),
+    ("errors", "placing", "tracing"),
     ("spec",),
     ("products",),
     ("observers",),

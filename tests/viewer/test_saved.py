@@ -18,7 +18,7 @@ from opened import shown as shown_number
 from torch import Tensor
 
 import headwise as hw
-from headwise.errors import SpecError, UnavailableError
+from headwise.errors import ShapeError, SpecError, UnavailableError
 from headwise.heads import Head
 from headwise.viewer import Answers, Scene, saved
 from headwise.viewer.saved import KEYS, MAP, canonical, saved_page
@@ -298,8 +298,8 @@ def test_patterns_of_nan_are_one_sentence() -> None:
 
 
 def test_a_pattern_without_cells_is_one_sentence() -> None:
-    with pytest.raises(SpecError, match=r"a pattern has \[2, 3, 0, 5\] for"):
-        saved_page(Answers(Scene.of({"run": {"layer": dense.patterns(0, 5)}})))
+    with pytest.raises(ShapeError, match=r"site 'layer' has \[2, 3, 0, 5\] for"):
+        Scene.of({"run": {"layer": dense.patterns(0, 5)}})
 
 
 @pytest.mark.parametrize("place", [(0, 3), (2, 0), (-1, 0), "0.1", (0,), 3])

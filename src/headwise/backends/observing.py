@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -32,6 +33,8 @@ else:
 
 __all__ = ["Settled", "survey"]
 
+AT_ONCE = 2**27  # cells whose row facts are found in one piece, some 50 ms of two cores; but LEAST rows
+LEAST = 256
 KEEP = 2**22  # cells of a row block whose scores are kept between the two sweeps of a survey: 16 MiB of float32
 
 
@@ -77,7 +80,7 @@ def survey(
 
 
 def _row_facts(plan: Plan, batch: slice, heads: slice) -> Iterator[tuple[slice, slice, slice, RowFacts]]:
-    """The facts of the rows of a part in one sweep over its scores, with the batch rows, heads and queries they are of.
+    """The facts of the rows of a part, some rows at a time, with the batch rows, heads and queries that they are of.
 
     They are those that a forward pass of the same backend would have left.
     """
@@ -87,9 +90,12 @@ def _row_facts(plan: Plan, batch: slice, heads: slice) -> Iterator[tuple[slice, 
         return
     with torch.no_grad():
         if NATIVE and g.S and Native().refuse(plan) is None:
-            here = blank(frame.b, frame.h, g.T, entropy=False)
-            sweep(plan, frame, here, False, None, [])
-            yield batch, heads, frame.rows, RowFacts(*here[:3])
+            step = max(LEAST, AT_ONCE // (g.S * frame.b * frame.h))
+            for start in range(0, g.T, step):
+                part = replace(frame, rows=slice(start, min(start + step, g.T)))
+                here = blank(frame.b, frame.h, span(part.rows), entropy=False)
+                sweep(plan, part, here, False, None, [])
+                yield batch, heads, part.rows, RowFacts(*here[:3])
             return
         careful = may_be_extreme(plan.q, plan.k, plan.scale)
         for chunk in chunks(plan, batch, heads):
@@ -135,12 +141,17 @@ class Settled:
             self._write(plan, batch, heads, slice(0, plan.geometry.T), facts)
             self._mark(batch, heads)
 
-    def find(self, plan: Plan, batch: slice, heads: slice) -> None:
-        """Finds the facts of those heads of a part that are not known; numbers that others may be reading stay."""
-        with self._lock:
-            for part in self._missing(batch, heads):
-                for rows_of_batch, of_heads, rows, facts in _row_facts(plan, *part):
+    def finding(self, plan: Plan, batch: slice, heads: slice) -> Iterator[None]:
+        """Finds the facts of those heads of a part that are not known, a piece a step.
+
+        Two threads that find the same ones write the same numbers.
+        """
+        for part in list(self._missing(batch, heads)):
+            for rows_of_batch, of_heads, rows, facts in _row_facts(plan, *part):
+                with self._lock:
                     self._write(plan, rows_of_batch, of_heads, rows, facts)
+                yield
+            with self._lock:
                 self._mark(*part)
 
     def copied(self, plan: Plan, batch: slice, heads: slice) -> RowFacts:

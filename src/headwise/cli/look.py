@@ -60,7 +60,7 @@ def look(
     """
     from rich.console import Console
 
-    from headwise.viewer import replacing
+    from headwise.placing import replacing
 
     wanted = dtype_of("look", dtype)
     check_tokens("look", tokens)

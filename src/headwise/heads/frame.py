@@ -16,6 +16,7 @@ from typing import Any
 
 from headwise.errors import SpecError, UnavailableError, sentence
 from headwise.heads.columns import SCORES
+from headwise.placing import replacing
 
 __all__ = ["HeadTable", "check_place"]
 
@@ -251,8 +252,5 @@ def _needed(package: str, who: str) -> Any:
 
 
 def _written(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> None:
-    try:
-        with Path(path).open("wb") as file:
-            write(file)
-    except OSError as cause:
-        raise SpecError(sentence("head_table", f"cannot write {path}", cause.strerror or str(cause))) from cause
+    with replacing(path, "head_table") as file:
+        write(file)

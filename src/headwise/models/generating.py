@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headwise.backends import RowFacts
-from headwise.errors import HeadwiseError, UnsupportedError, sentence
+from headwise.errors import UnsupportedError, sentence
 from headwise.models.biases import Biases
 from headwise.nn.growing import Growing
 from headwise.pattern import Pattern
@@ -35,10 +35,9 @@ class Steps:
 
     def __init__(self, site: str, first: Pattern) -> None:
         self.site = site
-        try:
-            first.settle()
-        except HeadwiseError:  # it watches its own tensors
-            raise self._refusal("its cache writes over the keys of earlier steps, as a static one does") from None
+        if not first.fresh:
+            raise self._refusal("its cache writes over the keys of earlier steps, as a static one does")
+        first.settle()
         self._first = plan = self._planned(first)
         self._keys, self._values = Growing(), Growing()
         self._keys.held = self._keys.extended(plan.k)

@@ -6,13 +6,12 @@ up is told from one that was saved before any pattern of it is used. Nothing in 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from headwise.backends import RowFacts
 from headwise.errors import HeadwiseError, SpecError, UnavailableError, sentence
 from headwise.models.written_down import read_down, write_down
 from headwise.pattern import Pattern
+from headwise.placing import replacing
 from headwise.plan import make_plan
 
 __all__ = ["FORMAT", "VERSION", "Kept", "Tokens", "are_tokens", "read", "write"]
@@ -93,7 +93,7 @@ def write(path: str | os.PathLike[str], kept: Kept, values: bool) -> None:
     if len(line) > HEADER:
         what = f"the list of what is in the file takes {len(line):,} bytes"
         raise SpecError(sentence("save", what, f"a trace that can be read again takes at most {HEADER:,}"))
-    with _replacing(path) as file:
+    with replacing(path, "save") as file:
         file.write(len(line).to_bytes(8, "little") + line)
         for x in tensors.values():
             file.write(_bytes(x))
@@ -137,35 +137,8 @@ def _bytes(x: Tensor) -> memoryview:
     return memoryview(plain)
 
 
-@contextlib.contextmanager
-def _replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file beside its place, moved there once it is whole."""
-    try:
-        place = Path(path)
-        if place.exists() and not place.is_file():  # moving a file onto /dev/null would take the device away
-            raise OSError(0, "it is a folder" if place.is_dir() else "it is no ordinary file")
-        beside = place.with_name(f".{place.name}.{os.getpid()}.part")
-        file = beside.open("xb")
-    except (OSError, TypeError, ValueError) as cause:
-        raise _unwritten(path, cause) from cause
-    try:
-        try:
-            with file:
-                yield file
-            beside.replace(place)
-        except OSError as cause:
-            raise _unwritten(path, cause) from cause
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _unwritten(path: Any, cause: Exception) -> SpecError:
-    why = getattr(cause, "strerror", None) or str(cause)
-    return SpecError(sentence("save", f"{path} cannot be written", why, todo="Give another place."))
-
-
 def read(path: str | os.PathLike[str]) -> Kept:
-    """Reads a file of ``write``; its tensors stay in the file and are read as they are needed.
+    """Reads a file of ``write``; its tensors stay in the file, mapped into memory; checksums read each of them once.
 
     Raises:
         SpecError: there is no such file, or it is no trace, of another version, cut short, damaged or made up.

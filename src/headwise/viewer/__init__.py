@@ -3,7 +3,6 @@
 from headwise.viewer.answers import Answer, Answers, Cancelled
 from headwise.viewer.axes import Axis, Grid, Tokens
 from headwise.viewer.labels import pieces
-from headwise.viewer.placing import replacing
 from headwise.viewer.scene import COLOURS, TOO_FEW, Scene
 from headwise.viewer.view import View, view
 
@@ -19,6 +18,5 @@ __all__ = [
     "Tokens",
     "View",
     "pieces",
-    "replacing",
     "view",
 ]

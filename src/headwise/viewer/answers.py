@@ -34,9 +34,9 @@ WHOLES = 128 * 2**20  # bytes of pooled wholes that are kept
 TILES = 64 * 2**20  # bytes of tiles that are kept
 PROFILES = 16 * 2**20
 OVERVIEWS = 16  # small maps of all heads, for so many pairs of run and batch row
-VARIANTS = 64  # patterns with a key hidden or rows normalised
+VARIANTS = 64 * 2**20  # of patterns with a key hidden or rows normalised, which have row facts of their own
 MOST_HEADS = 1024  # heads whose mean one question may ask for
-MOST_MAPS = 4096  # small maps in one answer
+PAIRED = 2**26  # more versions than small maps ever have
 
 Wanted = Callable[[], bool]
 
@@ -83,8 +83,9 @@ class Answers:
         self.scene = scene
         self._lock = threading.RLock()
         self._wholes, self._tiles, self._profiles = _Kept(WHOLES), _Kept(TILES), _Kept(PROFILES)
-        self._variants: OrderedDict[Shown, Pattern] = OrderedDict()
+        self._variants = _Kept(VARIANTS)
         self._overviews: OrderedDict[tuple[int, int], Overview] = OrderedDict()
+        self._versions: dict[tuple[int, int], int] = {}  # of overviews that were let go
         self._scene: dict[str, Any] | None = None
 
     def answer(self, name: str, params: Mapping[str, Any], cancelled: Wanted = lambda: False) -> Answer:
@@ -138,10 +139,7 @@ class Answers:
         shown, (T, S) = read.shown(), read.lengths()
         z = read.number("z", tiles.coarsest(T, S) + 1)
         r, c = (read.number(key, max(1, -(-n // (tiles.TILE << z)))) for key, n in (("r", T), ("c", S)))
-        found = self._tile(shown, z, r, c, cancelled)
-        if shown.minus is not None:
-            found = found - self._tile(shown.of_run(shown.minus), z, r, c, cancelled)
-        return _tile_answer(found, z, r, c, exact=True)
+        return self._exact(shown, z, r, c, cancelled)
 
     def _ask_preview(self, read: _Read, cancelled: Wanted) -> Answer:
         shown, (T, S) = read.shown(), read.lengths()
@@ -159,28 +157,40 @@ class Answers:
         runs = [shown.run] if shown.minus is None else [shown.run, shown.minus]
         parts = [part for run in runs if z and (part := quick(shown.of_run(run))) is not None]
         if len(parts) < len(runs):  # nothing to sample, or it cannot be: the whole itself
-            return self._ask_tile(_Read(self.scene, "tile", {**read.params, "z": z, "r": 0, "c": 0}), cancelled)
+            return self._exact(shown, z, 0, 0, cancelled)
         return _tile_answer(functools.reduce(operator.sub, parts), z, 0, 0, exact=False)
 
     def _ask_overview(self, read: _Read, cancelled: Wanted) -> Answer:
-        run, minus, b = read.run("run"), read.minus(), read.number("b", self.scene.batch)
-        since = read.number("since", 2**53)
-        first = self._overview(run, b)
-        if minus is None:
-            newer = sorted(first.since(since), key=first.changed.__getitem__)[:MOST_MAPS]
-            version = first.changed[newer[-1]] if newer else first.version
-            return _overview_answer(first, newer, version, first.maps[newer], first.state)
-        second = self._overview(minus, b)
-        version = first.version + second.version
-        state = [min(pair) for pair in zip(first.state, second.state, strict=True)]
-        newer = [] if version == since else list(range(len(state)))[:MOST_MAPS]
-        return _overview_answer(first, newer, version, (first.maps - second.maps).abs()[newer], state)
+        run, minus, b = read.run("run"), read.minus(), read.b
+        one = self._overview(run, b)
+        other = one if minus is None else self._overview(minus, b)
+        # Two versions in one number, which the page hands back as it is.
+        since = divmod(read.number("since", 2**53), PAIRED)
+        state = [min(pair) for pair in zip(one.state, other.state, strict=True)]
+        newer = [
+            n
+            for n, changed in enumerate(zip(one.changed, other.changed, strict=True))
+            if state[n] and (changed[0] > since[0] or changed[1] > since[1])
+        ]
+        codes, scales = coded(one.maps[newer] if minus is None else (one.maps[newer] - other.maps[newer]).abs())
+        heads = [
+            {"layer": one.places[n][0], "head": one.places[n][1], "exact": state[n] == EXACT, "scale": scale}
+            for n, scale in zip(newer, scales, strict=True)
+        ]
+        meta = {
+            "version": one.version * PAIRED + other.version,
+            "done": one.done and other.done,
+            "exact": sum(found == EXACT for found in state),
+            "of": len(state),
+            "heads": heads,
+        }
+        return Answer(meta, codes)
 
     def _ask_row(self, read: _Read, cancelled: Wanted) -> Answer:
-        return self._line(read, lines.row, read.number("i", read.lengths()[0]))
+        return self._line(read, lines.row, read.number("i", read.lengths()[0]), cancelled)
 
     def _ask_column(self, read: _Read, cancelled: Wanted) -> Answer:
-        return self._line(read, lines.column, read.number("j", read.lengths()[1]))
+        return self._line(read, lines.column, read.number("j", read.lengths()[1]), cancelled)
 
     def _ask_profile(self, read: _Read, cancelled: Wanted) -> Answer:
         shown = read.shown()
@@ -210,13 +220,19 @@ class Answers:
         if not (shown.hide or shown.norm):
             return pattern
         key = Shown(shown.layer, shown.head, shown.b, shown.run, hide=shown.hide, norm=shown.norm)
-        if key not in self._variants:
+        found: Pattern | None = self._variants.held(key)
+        if found is None:
             sink = self.scene.sink(key.layer, key.b) if key.hide else None
-            self._variants[key] = variant(pattern, key.b, key.head, sink, key.norm)
-            while len(self._variants) > VARIANTS:
-                self._variants.popitem(last=False)
-        self._variants.move_to_end(key)
-        return self._variants[key]
+            found = variant(pattern, key.b, key.head, sink, key.norm)
+            B, H, T, _ = pattern.shape
+            self._variants.keep(key, found, 3 * 4 * B * H * T)
+        return found
+
+    def _exact(self, shown: Shown, z: int, r: int, c: int, cancelled: Wanted) -> Answer:
+        found = self._tile(shown, z, r, c, cancelled)
+        if shown.minus is not None:
+            found = found - self._tile(shown.of_run(shown.minus), z, r, c, cancelled)
+        return _tile_answer(found, z, r, c, exact=True)
 
     def _tile(self, shown: Shown, z: int, r: int, c: int, cancelled: Wanted) -> Tensor:
         shown = shown.of_run(shown.run)
@@ -238,8 +254,9 @@ class Answers:
         def make() -> Tensor:
             pattern = self._pattern(shown)
             b, h = shown.b, shown.head
-            if pattern is self.scene.pattern(shown.run, shown.layer):
-                pattern.settle(batch=slice(b, b + 1), heads=slice(h, h + 1))
+            for _ in pattern.settling(batch=slice(b, b + 1), heads=slice(h, h + 1)):
+                if cancelled():
+                    raise Cancelled
             T, S = pattern.shape[2:]
             return tiles.pooled(pattern, b, h, slice(0, T), slice(0, S), z, shown.pool, cancelled).float()
 
@@ -247,21 +264,23 @@ class Answers:
 
     def _overview(self, run: int, b: int) -> Overview:
         if (run, b) not in self._overviews:
-            self._overviews[run, b] = Overview(self.scene, run, b)
+            self._overviews[run, b] = Overview(self.scene, run, b, self._versions.pop((run, b), 0))
             while len(self._overviews) > OVERVIEWS:
-                self._overviews.popitem(last=False)
+                gone, overview = self._overviews.popitem(last=False)
+                self._versions[gone] = overview.version
         self._overviews.move_to_end((run, b))
         return self._overviews[run, b]
 
-    def _line(self, read: _Read, ask: Callable[..., Tensor], at: int) -> Answer:
+    def _line(self, read: _Read, ask: Callable[..., Tensor], at: int, cancelled: Wanted) -> Answer:
         heads, run, minus = read.heads(), read.run("run"), read.minus()
 
         def mean(run: int) -> Tensor:
-            by_layer: dict[int, list[int]] = {}
+            total = torch.zeros(())
             for layer, head in heads:
-                by_layer.setdefault(layer, []).append(head)
-            parts = [ask(self.scene.pattern(run, n), read.b, hs, at) for n, hs in by_layer.items()]
-            return torch.stack(parts).sum(0) / len(heads)
+                if cancelled():
+                    raise Cancelled
+                total = total + ask(self.scene.pattern(run, layer), read.b, head, at)
+            return total / len(heads)
 
         found = mean(run) if minus is None else mean(run) - mean(minus)
         return Answer({"top": lines.largest(found), "whole": True}, found)
@@ -408,17 +427,6 @@ class _Kept:
 def _tile_answer(found: Tensor, z: int, r: int, c: int, *, exact: bool) -> Answer:
     h, w = found.shape
     return Answer({"z": z, "r": r, "c": c, "h": h, "w": w, "exact": exact}, found.float().cpu())
-
-
-def _overview_answer(one: Overview, which: list[int], version: int, maps: Tensor, state: list[int]) -> Answer:
-    codes, scales = coded(maps)
-    heads = [
-        {"layer": one.places[n][0], "head": one.places[n][1], "exact": state[n] == EXACT, "scale": scale}
-        for n, scale in zip(which, scales, strict=True)
-    ]
-    exact = sum(found == EXACT for found in state)
-    done = exact == len(state) and version >= one.version
-    return Answer({"version": version, "done": done, "exact": exact, "of": len(state), "heads": heads}, codes)
 
 
 def _json(value: float) -> float | None:

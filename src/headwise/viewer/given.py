@@ -55,6 +55,9 @@ def scene_of(
     for run in runs.values():
         if not isinstance(run, (Trace, Pattern)):
             raise SpecError(sentence("view", f"a {type(run).__name__} cannot be viewed", _RULE))
+    if tokenizer is not None and not any(isinstance(run, Trace) for run in runs.values()):
+        rule = "a tokenizer names the tokens of a trace, and reads the text of a model"
+        raise SpecError(sentence("view", "tokenizer was given beside a pattern", rule, todo="Give tokens=."))
     patterns = {name: _patterns(run) for name, run in runs.items()}
     first = next(iter(runs.values()), None)
     if isinstance(first, Trace):

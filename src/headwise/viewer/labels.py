@@ -29,27 +29,28 @@ def pieces(tokenizer: Any, text: str, ids: Sequence[int]) -> tuple[list[str], li
     )
     names = [str(name) for name in tokenizer.convert_ids_to_tokens(list(ids))]
     special = [i for i, flag in enumerate(made["special_tokens_mask"][: len(ids)]) if flag]
+    none = set(special)
     if not fast:
         return [name.replace("\u2581", " ").replace("\u0120", " ") for name in names], special
     found: list[str] = []
     done = 0
     for i, (_, stop) in enumerate(made["offset_mapping"][: len(ids)]):
         # What lies between two tokens (a space that a BERT drops) goes with the second.
-        found.append(names[i] if i in special else text[done : max(done, stop)])
-        done = max(done, stop) if i not in special else done
+        found.append(names[i] if i in none else text[done : max(done, stop)])
+        done = max(done, stop) if i not in none else done
     return found, special
 
 
 def names_of(tokenizer: Any, ids: Sequence[int]) -> tuple[list[str], list[int]]:
     """The text of each token where only the ids are known, and the positions of those that are no text."""
     names = [str(name) for name in tokenizer.convert_ids_to_tokens(list(ids))]
-    special = [at for at, one in enumerate(ids) if one in set(tokenizer.all_special_ids)]
+    none = set(tokenizer.all_special_ids)
+    special = [at for at, one in enumerate(ids) if one in none]
     if any("\u2581" in name for name in names):  # decoding one token would lose its space
         return [name.replace("\u2581", " ") for name in names], special
     decoded = [tokenizer.decode([one], clean_up_tokenization_spaces=False) for one in ids]
-    return [
-        name if at in special else text for at, (name, text) in enumerate(zip(names, decoded, strict=True))
-    ], special
+    pairs = zip(ids, names, decoded, strict=True)
+    return [name if one in none else text for one, name, text in pairs], special
 
 
 def visible(text: str) -> str:

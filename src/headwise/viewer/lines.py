@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,25 +18,19 @@ NAMED = 12  # how many of the largest are named
 LINKS = 4  # top keys of each query, among which the strongest links are found
 
 
-def row(pattern: Pattern, b: int, heads: Sequence[int], i: int) -> Tensor:
-    """Sum over heads of query i's probabilities, float32 [S]."""
-    _, _, _, S = pattern.shape
-    asked = [
-        pattern.ask(Crop(slice(i, i + 1), slice(0, S)), batch=slice(b, b + 1), heads=slice(h, h + 1))["crop"][0, 0, 0]
-        for h in heads
-    ]
-    return torch.stack(asked).sum(0).float()
+def row(pattern: Pattern, b: int, h: int, i: int) -> Tensor:
+    """Query i's probabilities, float32 [S]."""
+    crop = Crop(slice(i, i + 1), slice(0, pattern.shape[3]))
+    found: Tensor = pattern.ask(crop, batch=slice(b, b + 1), heads=slice(h, h + 1))["crop"][0, 0, 0]
+    return found.float().cpu()
 
 
-def column(pattern: Pattern, b: int, heads: Sequence[int], j: int) -> Tensor:
-    """Sum over heads of all queries' probabilities on key j, float32 [T]."""
-    _, _, T, _ = pattern.shape
-    found = []
-    for h in heads:
-        where = {"batch": slice(b, b + 1), "heads": slice(h, h + 1)}
-        pattern.settle(**where)  # else each question finds the numbers of all rows anew
-        found.append(pattern.ask(Crop(slice(0, T), slice(j, j + 1)), **where)["crop"][0, 0, :, 0])
-    return torch.stack(found).sum(0).float()
+def column(pattern: Pattern, b: int, h: int, j: int) -> Tensor:
+    """All queries' probabilities on key j, float32 [T]."""
+    where = {"batch": slice(b, b + 1), "heads": slice(h, h + 1)}
+    pattern.settle(**where)  # else each question finds the numbers of all rows anew
+    found: Tensor = pattern.ask(Crop(slice(0, pattern.shape[2]), slice(j, j + 1)), **where)["crop"][0, 0, :, 0]
+    return found.float().cpu()
 
 
 def largest(values: Tensor) -> list[dict[str, Any]]:
@@ -78,8 +71,8 @@ def profile(pattern: Pattern, b: int, h: int, *, causal: bool, sink: int) -> Pro
     pattern.settle(**where)
     asked = [Entropy(), Received(), Offsets(limit, after), TopKeys(max(1, min(LINKS, S)))]
     found = pattern.ask(*asked, **where)
-    entropy, received, offsets = (found[name][0, 0].float() for name in ("entropy", "received", "offsets"))
-    values, indices = found["top_keys"].values[0, 0], found["top_keys"].indices[0, 0]
+    entropy, received, offsets = (found[name][0, 0].float().cpu() for name in ("entropy", "received", "offsets"))
+    values, indices = found["top_keys"].values[0, 0].cpu(), found["top_keys"].indices[0, 0].cpu()
     seeing = indices[:, 0] >= 0 if T else torch.zeros(0, dtype=torch.bool)
     start = pattern.options["q_start"]
     own = torch.arange(T) + (int(start[b]) if isinstance(start, Tensor) else int(start))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from headwise.errors import HeadwiseError
 from headwise.observers import Map
 from headwise.pattern import Pattern
 from headwise.viewer.sampling import sampled, some_queries
@@ -26,12 +27,17 @@ class Overview:
         scene: what there is to look at.
         run: which of its runs.
         b: row of the batch.
+        version: to count from; that of an overview before this one, whose maps somebody may have.
 
     Attributes:
         version: counts changes.
+        done: nothing will change any more: every map is exact, or one could not be made.
+        maps: [N, SIDE, SIDE].
+        state: of each map, 0 = nothing yet, SAMPLED or EXACT.
+        places: (layer, head) of each.
     """
 
-    def __init__(self, scene: Scene, run: int, b: int) -> None:
+    def __init__(self, scene: Scene, run: int, b: int, version: int = 0) -> None:
         self.scene, self.run, self.b = scene, run, b
         self.patterns = [scene.pattern(run, layer) for layer in range(len(scene.sites))]
         counts = [pattern.shape[1] for pattern in self.patterns]
@@ -40,25 +46,28 @@ class Overview:
         self.maps = torch.zeros(len(self.places), SIDE, SIDE)
         self.state = [0] * len(self.places)
         self.changed = [0] * len(self.places)  # the version of each map
-        self.version = 0
+        self.version = version
         if run == 0:
             self._take_known()
+        self.done = all(state == EXACT for state in self.state)
         self._pieces = self._grow()
 
-    @property
-    def done(self) -> bool:
-        """Whether every map is exact."""
-        return all(state == EXACT for state in self.state)
-
     def work(self) -> bool:
-        """Does one small piece; False = there is none left."""
-        for _ in self._pieces:
-            return True
-        return False
+        """Does one small piece; False = there is none left.
 
-    def since(self, version: int) -> list[int]:
-        """Numbers of the heads whose map is newer than a version."""
-        return [n for n, changed in enumerate(self.changed) if changed > version]
+        A pattern that cannot be asked any more (its tensors were overwritten) ends the work; the page is told why by
+        the first question about it.
+        """
+        try:
+            next(self._pieces)
+        except StopIteration:
+            self.done = True
+        except HeadwiseError:
+            self.done = True
+        except BaseException:
+            self.done = True
+            raise
+        return not self.done
 
     def _take_known(self) -> None:
         """The maps that the run itself left are exact."""
@@ -99,8 +108,7 @@ class Overview:
         _, _, T, S = pattern.shape
         height, width = min(SIDE, T), min(SIDE, S)
         where = {"batch": slice(self.b, self.b + 1), "heads": slice(head, head + 1)}
-        pattern.settle(**where)
-        yield
+        yield from pattern.settling(**where)
         lines, start = [], 0
         while start < height:
             stop = min(height, start + max(1, PIECE * height // max(1, T * S)))
@@ -119,7 +127,7 @@ def spread(found: Tensor) -> Tensor:
     if not height or not width:
         return torch.zeros(SIDE, SIDE)
     rows, cols = (torch.arange(SIDE) * length // SIDE for length in (height, width))
-    return found.float().nan_to_num(0.0)[rows][:, cols]
+    return found.float().cpu().nan_to_num(0.0)[rows][:, cols]
 
 
 def coded(maps: Tensor) -> tuple[Tensor, list[float]]:

@@ -33,16 +33,16 @@ from headwise.observers import Map, Observer, TopKeys
 from headwise.pattern import Pattern
 from headwise.viewer.answers import Answer, Answers
 from headwise.viewer.scene import SIDE, telling
-from headwise.viewer.tiles import TILE, coarsest, condensed
+from headwise.viewer.tiles import TILE, coarsest, condensed, joined_maps, level
 
 __all__ = ["KEYS", "MAP", "canonical", "saved_page", "script"]
 
 MAP = 64  #: cells a side of the map that every head has
 KEYS = 5  #: top keys of each query
 
-PAGE_BYTES = 4_900_000  #: of a page without named heads, unless its tokens alone take more
+PAGE_BYTES = 4_750_000  #: of a page without named heads, unless its tokens alone take more
 _LEAST_BYTES = 1_500_000  # that are shared out even then
-_PARTS = {"overview": 0.12, "maps": 0.28, "open": 0.18, "tiles": 0.16, "profiles": 0.10, "top": 0.16}
+_PARTS = {"overview": 0.10, "maps": 0.43, "open": 0.13, "tiles": 0.09, "profiles": 0.09, "top": 0.16}
 
 _KEY_BYTES = 5.3  # of one top key: its place and its probability
 _ENTRY = 230  # of an answer beside its numbers
@@ -132,9 +132,6 @@ class _File:
         self.described = dict(answers.answer("scene", {}).meta)
         self.budgets = budgets(taken + len(_json(self.described)))
         self.shapes = [self.scene.pattern(0, layer).shape for layer in range(len(self.scene.sites))]
-        if any(0 in shape for shape in self.shapes):
-            what = f"a pattern has {list(min(self.shapes, key=min))} for [B, H, T, S]"
-            raise SpecError(sentence("view", what, "a page shows at least one cell of each"))
         self.places = [(layer, head) for layer, shape in enumerate(self.shapes) for head in range(shape[1])]
         self.named = _checked(heads, self.places)
         self.order = self._ordered()
@@ -187,7 +184,7 @@ class _File:
         for layer, (_, _, T, S) in enumerate(self.shapes):
             site, pattern = self.scene.sites[layer], self.scene.pattern(0, layer)
             own = [] if site in small or self.scene.batch > 1 else [Map(min(SIDE, T), min(SIDE, S))]
-            one, found = _pooled(pattern, 0, _level(T, S), [TopKeys(KEYS), *own])
+            one, found = _pooled(pattern, 0, level(T, S, MAP), [TopKeys(KEYS), *own])
             if own:
                 small[site] = found["map"]
             maps.append(one.float().cpu())
@@ -207,22 +204,22 @@ class _File:
             for layer, head in self.order
         }
         cost = {place: [len(_packed(one.data)) + _ENTRY for one in answers] for place, answers in made.items()}
-        level = next(
+        coarser = next(
             (at for at in range(_COARSER) if sum(one[at] for one in cost.values()) <= self.budgets["maps"]), _COARSER
         )
-        left = self.budgets["maps"] - sum(one[level] for one in cost.values())
+        left = self.budgets["maps"] - sum(one[coarser] for one in cost.values())
         for place, answers in made.items():
-            more = cost[place][level - 1] - cost[place][level] if level else 0
-            finer = level > 0 and more <= left
+            more = cost[place][coarser - 1] - cost[place][coarser] if coarser else 0
+            finer = coarser > 0 and more <= left
             left -= more if finer else 0
-            self._keep_map(self.sides[0], *place, answers[level - finer])
+            self._keep_map(self.sides[0], *place, answers[coarser - finer])
         for side in self.sides[1:]:
             for layer, (_, _, T, S) in enumerate(self.shapes):
                 if left <= 0:
                     return
-                found = _pooled(self.scene.pattern(side.run, layer), side.b, _level(T, S), [])[0]
+                found = _pooled(self.scene.pattern(side.run, layer), side.b, level(T, S, MAP), [])[0]
                 if side.minus is not None:
-                    found = found - _pooled(self.scene.pattern(side.minus, layer), side.b, _level(T, S), [])[0]
+                    found = found - _pooled(self.scene.pattern(side.minus, layer), side.b, level(T, S, MAP), [])[0]
                 for head, one in enumerate(found):
                     left -= self._keep_map(side, layer, head, self._map(layer, one.float().cpu()))
         self.unspent += left
@@ -230,8 +227,8 @@ class _File:
     def _map(self, layer: int, found: Tensor, coarser: int = 0) -> Answer:
         """A head's map as an answer, condensed by so many levels."""
         T, S = self.shapes[layer][2:]
-        have = _level(T, S)
-        z = max(have, _level(T, S, MAP >> coarser))
+        have = level(T, S, MAP)
+        z = max(have, level(T, S, MAP >> coarser))
         found = condensed(found, have, z, T, S, "mean")
         h, w = found.shape
         return Answer({"z": z, "r": 0, "c": 0, "h": h, "w": w, "exact": True}, found)
@@ -326,28 +323,11 @@ def _shown(side: _Side, layer: int, head: int) -> dict[str, Any]:
 
 def _pooled(pattern: Pattern, b: int, z: int, also: Sequence[Observer]) -> tuple[Tensor, dict[str, Any]]:
     """All heads of a batch row pooled by 2^z, [H, h, w], and the answers to other questions, in one pass."""
-    down, across = (_runs(length, 1 << z) for length in pattern.shape[2:])
-    asked = [
-        Map(height, width, rows=rows, cols=cols, name=f"{y}.{x}")
-        for y, (rows, height) in enumerate(down)
-        for x, (cols, width) in enumerate(across)
-    ]
+    T, S = pattern.shape[2:]
+    asked, joined = joined_maps(slice(0, T), slice(0, S), z, "mean")
     batch = slice(b, b + 1)
     found = pattern.settle(batch=batch).ask(*asked, *also, batch=batch)
-    lines = [torch.cat([found[f"{y}.{x}"][0] for x in range(len(across))], -1) for y in range(len(down))]
-    return torch.cat(lines, -2), found
-
-
-def _runs(length: int, f: int) -> list[tuple[slice, int]]:
-    """The stretch of whole cells and the rest, each with its number of cells."""
-    whole = length // f
-    parts = [(slice(0, whole * f), whole), (slice(whole * f, length), 1)]
-    return [(part, cells) for part, cells in parts if part.stop > part.start]
-
-
-def _level(T: int, S: int, most: int = MAP) -> int:
-    """The first level at which a pattern has at most so many cells a side."""
-    return max(0, (max(T, S, 1) - 1) // most).bit_length()
+    return joined(found)[0], found
 
 
 def _least(T: int, S: int, z: int) -> int:

@@ -255,8 +255,10 @@ def _sites(runs: Mapping[str, Mapping[str, Pattern]]) -> tuple[str, ...]:
     batches = {pattern.shape[0] for pattern in first.values()}
     if len(batches) > 1:
         raise ShapeError(sentence("view", f"sites of {sorted(batches)} batch rows", "all sites have the same batch"))
-    if 0 in batches:
-        raise ShapeError(sentence("view", "the batch has no row", "a view shows at least one"))
+    for site, pattern in first.items():
+        if 0 in pattern.shape:
+            what = f"site {site!r} has {list(pattern.shape)} for [B, H, T, S]"
+            raise ShapeError(sentence("view", what, "a view shows at least one cell of each head"))
     return tuple(first)
 
 

@@ -8,7 +8,8 @@ pooled wholes: a deep tile touches few cells, and the coarse ones all come out o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +27,8 @@ __all__ = [
     "coarsest",
     "condensed",
     "cut",
+    "joined_maps",
+    "level",
     "pooled",
     "sketched",
     "window",
@@ -49,15 +52,16 @@ def coarsest(T: int, S: int) -> int:
         >>> coarsest(200, 256), coarsest(257, 10), coarsest(32768, 32768)
         (0, 1, 7)
     """
-    return _level(T, S, TILE)
+    return level(T, S, TILE)
 
 
 def base_level(T: int, S: int) -> int:
     """The first level at which the whole pattern is at most BASE cells high and wide."""
-    return _level(T, S, BASE)
+    return level(T, S, BASE)
 
 
-def _level(T: int, S: int, most: int) -> int:
+def level(T: int, S: int, most: int) -> int:
+    """The first level at which the whole pattern is at most so many cells high and wide."""
     return max(0, (max(T, S, 1) - 1) // most).bit_length()
 
 
@@ -114,24 +118,36 @@ def pooled(
     for start in range(rows.start, rows.stop, tall):
         if cancelled():
             raise Cancelled
-        parts.append(_pooled(pattern, b, h, slice(start, min(start + tall, rows.stop)), cols, f, pool))
+        parts.append(_pooled(pattern, b, h, slice(start, min(start + tall, rows.stop)), cols, z, pool))
     return torch.cat(parts) if len(parts) != 1 else parts[0]
 
 
-def _pooled(pattern: Pattern, b: int, h: int, rows: slice, cols: slice, f: int, pool: str) -> Tensor:
+def _pooled(pattern: Pattern, b: int, h: int, rows: slice, cols: slice, z: int, pool: str) -> Tensor:
     where = {"batch": slice(b, b + 1), "heads": slice(h, h + 1)}
-    if f == 1:
-        return pattern.ask(Crop(rows, cols), **where)["crop"][0, 0]
-    # A Map's cells are of one size where that divides its length, so what is left over at the edges is asked beside.
-    down, across = list(_runs(rows, f)), list(_runs(cols, f))
+    if not z:
+        found: Tensor = pattern.ask(Crop(rows, cols), **where)["crop"][0, 0]
+        return found
+    asked, joined = joined_maps(rows, cols, z, pool)
+    return joined(pattern.ask(*asked, **where))[0, 0]
+
+
+def joined_maps(rows: slice, cols: slice, z: int, pool: str) -> tuple[list[Map], Callable[[Mapping[str, Any]], Tensor]]:
+    """The questions that pool a part by 2^z, and what joins their answers to one map [b, h, height, width].
+
+    A Map's cells are of one size where that divides its length, so what is left over at the edges is asked beside.
+    """
+    down, across = list(_runs(rows, 1 << z)), list(_runs(cols, 1 << z))
     asked = [
         Map(height, width, rows=r, cols=c, pool=pool, name=f"{y}.{x}")
         for y, (r, height) in enumerate(down)
         for x, (c, width) in enumerate(across)
     ]
-    found = pattern.ask(*asked, **where)
-    lines = [torch.cat([found[f"{y}.{x}"][0, 0] for x in range(len(across))], -1) for y in range(len(down))]
-    return torch.cat(lines)
+
+    def joined(found: Mapping[str, Any]) -> Tensor:
+        lines = [torch.cat([found[f"{y}.{x}"] for x in range(len(across))], -1) for y in range(len(down))]
+        return torch.cat(lines, -2)
+
+    return asked, joined
 
 
 def _runs(part: slice, f: int) -> Iterator[tuple[slice, int]]:
@@ -183,8 +199,8 @@ def _sizes(length: int, z: int) -> Tensor:
 
 
 def cut(whole: Tensor, r: int, c: int) -> Tensor:
-    """Tile (r, c) of a whole at its level."""
-    return whole[r * TILE : (r + 1) * TILE, c * TILE : (c + 1) * TILE].contiguous()
+    """Tile (r, c) of a whole at its level, a copy: one that is kept must not keep the whole."""
+    return whole[r * TILE : (r + 1) * TILE, c * TILE : (c + 1) * TILE].clone(memory_format=torch.contiguous_format)
 
 
 def sketched(pattern: Pattern, h: int, T: int, z: int, pool: str) -> Tensor:
@@ -200,10 +216,8 @@ def sketched(pattern: Pattern, h: int, T: int, z: int, pool: str) -> Tensor:
     Returns:
         [ceil(T / 2^z), ceil(S / 2^z)]; what the sample did not meet is not shown.
     """
-    height = -(-T // (1 << z))
-    asked = [
-        Map(height, width, cols=keys, pool=pool, name=str(x))
-        for x, (keys, width) in enumerate(_runs(slice(0, pattern.shape[3]), 1 << z))
-    ]
+    height, S = -(-T // (1 << z)), pattern.shape[3]
+    across = list(_runs(slice(0, S), 1 << z))
+    asked = [Map(height, width, cols=keys, pool=pool, name=str(x)) for x, (keys, width) in enumerate(across)]
     found = pattern.ask(*asked, heads=slice(h, h + 1))
-    return torch.cat([found[str(x)][0, 0] for x in range(len(asked))], -1)
+    return torch.cat([found[str(x)][0, 0] for x in range(len(across))], -1)

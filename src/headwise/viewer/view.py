@@ -12,10 +12,10 @@ from typing_extensions import Self
 
 from headwise.errors import HeadwiseError, SpecError, UnavailableError, sentence
 from headwise.heads import Head, Reading
+from headwise.placing import replacing
 from headwise.viewer.answers import Answers
 from headwise.viewer.given import scene_of
 from headwise.viewer.picture import pictured
-from headwise.viewer.placing import replacing
 from headwise.viewer.saved import saved_page
 from headwise.viewer.scene import Labels, Scene
 from headwise.viewer.shown import Shown
@@ -225,11 +225,24 @@ class View:
             ".svg": lambda: picture().svg().encode("utf-8"),
             ".png": lambda: picture().png(),
         }
+        if not isinstance(path, (str, os.PathLike)):
+            what = f"the place is a {type(path).__name__}"
+            raise SpecError(sentence("view", what, "it is a path that ends in .html, .svg or .png"))
         place = Path(path)
         if place.suffix.lower() not in writers:
             what = f"{place} ends in {place.suffix!r}"
             raise SpecError(sentence("view", what, "a view is saved as .html, .svg or .png"))
-        with replacing(place) as file:
+        page = place.suffix.lower() == ".html"
+        of_picture = {
+            "head": head is not None, "b": b != 0, "rows": rows is not None, "cols": cols is not None,
+            "scale": scale != "sqrt", "pool": pool != "mean", "hide": bool(hide), "norm": bool(norm), "run": run != 0,
+            "minus": minus is not None, "dark": bool(dark),
+        }  # fmt: skip
+        for name, given in of_picture.items() if page else {"heads": heads is not None}.items():
+            if given:
+                rule = f"{name} says what a {'picture' if page else 'page'} holds"
+                raise SpecError(sentence("view", f"{name} was given for {place}", rule, todo="Leave it out."))
+        with replacing(place, "view") as file:
             file.write(writers[place.suffix.lower()]())
         return place
 
@@ -287,7 +300,10 @@ class View:
 
     def _display_(self) -> Any:
         """What marimo shows."""
-        return self.widget()
+        try:
+            return self.widget()
+        except UnavailableError as missing:
+            return f"{self!r}\n{missing}"
 
 
 def _pair(head: Any) -> tuple[Any, Any]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from headwise.errors import SpecError, sentence
 
 __all__ = ["replacing"]
 
+_NUMBERS = itertools.count()  # two threads may write beside the same place
+
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], who: str = "view") -> Iterator[IO[bytes]]:
+def replacing(path: str | os.PathLike[str], who: str) -> Iterator[IO[bytes]]:
     """A file that appears whole or not at all: written beside its place, moved there at the end.
 
     Args:
@@ -29,28 +32,32 @@ def replacing(path: str | os.PathLike[str], who: str = "view") -> Iterator[IO[by
 
     Example:
         >>> import tempfile, pathlib
-        >>> from headwise.viewer import replacing
+        >>> from headwise.placing import replacing
         >>> place = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
-        >>> with replacing(place) as file:
+        >>> with replacing(place, "example") as file:
         ...     _ = file.write(b"whole")
         >>> place.read_text()
         'whole'
     """
-    place = Path(path)
     try:
+        place = Path(path)
         if place.exists() and not place.is_file():  # moving a file onto /dev/null would take the device away
             raise OSError(0, "it is a folder" if place.is_dir() else "it is no ordinary file")
-        beside = place.with_name(f".{place.name}.{os.getpid()}.part")
+        beside = place.with_name(f".{place.name}.{os.getpid()}.{next(_NUMBERS)}.part")
         file = beside.open("xb")
-    except (OSError, ValueError) as cause:
-        why = getattr(cause, "strerror", None) or str(cause)
-        raise SpecError(
-            sentence(who, f"cannot write {place}", why, todo="Name a file in a folder you may write to.")
-        ) from cause
+    except (OSError, TypeError, ValueError) as cause:
+        raise _refusal(who, path, cause) from cause
     try:
-        with file:
-            yield file
-        beside.replace(place)
-    except BaseException:
+        try:
+            with file:
+                yield file
+            beside.replace(place)
+        except OSError as cause:  # a full disk, a folder that is gone
+            raise _refusal(who, path, cause) from cause
+    finally:
         beside.unlink(missing_ok=True)
-        raise
+
+
+def _refusal(who: str, path: Any, cause: Exception) -> SpecError:
+    why = getattr(cause, "strerror", None) or str(cause)
+    return SpecError(sentence(who, f"cannot write {path}", why, todo="Name a file in a folder you may write to."))

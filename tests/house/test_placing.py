@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import SpecError
-from headwise.viewer import replacing
+from headwise.placing import replacing
 
 
 def umask() -> int:
@@ -20,11 +20,11 @@ def umask() -> int:
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     place = tmp_path / "page.html"
     place.write_text("older")
-    with pytest.raises(TypeError), replacing(place) as file:
+    with pytest.raises(TypeError), replacing(place, "view") as file:
         file.writelines([b"half" * 100_000, "no bytes"])  # type: ignore[list-item]
     assert place.read_text() == "older"
     assert list(tmp_path.iterdir()) == [place]
-    with replacing(place) as file:
+    with replacing(place, "view") as file:
         file.write(b"newer")
         assert place.read_text() == "older"
     assert place.read_text() == "newer"
@@ -33,11 +33,12 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"view: cannot write .*No such file"), replacing(tmp_path / "no" / "page.html"):
+    nowhere = tmp_path / "no" / "page.html"
+    with pytest.raises(SpecError, match=r"view: cannot write .*No such file"), replacing(nowhere, "view"):
         pytest.fail("no work is begun")
     with pytest.raises(SpecError, match=r"look: .*it is a folder"), replacing(tmp_path, "look"):
         pass
-    with pytest.raises(SpecError, match="no ordinary file"), replacing("/dev/null"):
+    with pytest.raises(SpecError, match="no ordinary file"), replacing("/dev/null", "view"):
         pass
-    with pytest.raises(SpecError, match="null"), replacing(tmp_path / "a\0b"):
+    with pytest.raises(SpecError, match="null"), replacing(tmp_path / "a\0b", "view"):
         pass
