@@ -71,6 +71,9 @@ const READ: Record<string, (word: string, scene: Scene, state: State) => Partial
   key: (word, scene, state) => ({ key: word === "none" ? null : whole(word, layerAt(scene, state).S, "key") }),
   chosen: (word, scene) => ({ chosen: [...new Set(some(word).map((name) => placeName(head(scene, name))))] }),
   panel: (word) => ({ panel: oneOf(word, ["text", "profile", "scores"] as const) }),
+  look: (word) => ({ look: oneOf(word, ["to", "from", "both"] as const) }),
+  large: (word) => ({ large: flag(word) }),
+  log: (word) => ({ log: flag(word) }),
   theme: (word) => ({ theme: oneOf(word, ["auto", "light", "dark"] as const) }),
 };
 
@@ -92,6 +95,9 @@ const WRITE: Record<string, (state: State) => string> = {
   key: ({ key }) => String(key ?? "none"),
   chosen: ({ chosen }) => chosen.join(","),
   panel: ({ panel }) => panel,
+  look: ({ look }) => look,
+  large: ({ large }) => (large ? "1" : "0"),
+  log: ({ log }) => (log ? "1" : "0"),
   theme: ({ theme }) => theme,
 };
 
@@ -160,11 +166,14 @@ export class Address {
     addEventListener("hashchange", this.changed);
   }
 
-  put(state: State): void {
+  /** `step`: as a new entry of the history, so that Back leads to what the address said before. */
+  put(state: State, step = false): void {
     const hash = write(state, this.scene);
     if (hash === this.written) return;
     this.written = hash;
-    history.replaceState(history.state, "", location.pathname + location.search + (hash ? `#${hash}` : ""));
+    const where = location.pathname + location.search + (hash ? `#${hash}` : "");
+    if (step) history.pushState(null, "", where);
+    else history.replaceState(history.state, "", where);
   }
 
   destroy(): void {

@@ -18,11 +18,15 @@ export function placeOf(scene: Scene, name: string): Place | null {
 
 export const layerOf = (scene: Scene, place: Place): Layer => scene.layers[place[0]] as Layer;
 
-/** "Layer 3, head 5", as people say it. */
-export function title(scene: Scene, place: Place): string {
-  const layer = layerOf(scene, place);
-  return `Layer ${layer.label}${layer.kind === "cross" ? " (cross)" : ""}, head ${place[1]}`;
+/** "Layer 3", "Encoder layer 0", "Cross attention 1", as people say it. */
+export function layerTitle({ label }: Layer): string {
+  const [, stack, number] = /^(\S+) (\d.*)$/.exec(label) ?? [];
+  if (!stack) return `Layer ${label}`;
+  if (stack === "cross") return `Cross attention ${number}`;
+  return `${stack.charAt(0).toUpperCase()}${stack.slice(1)} layer ${number}`;
 }
+
+export const title = (scene: Scene, place: Place): string => `${layerTitle(layerOf(scene, place))}, head ${place[1]}`;
 
 const scored = new WeakMap<Scene, Map<string, HeadScores>>();
 

@@ -91,7 +91,7 @@ function fromOklab([L, a, b]: Colour): Colour {
   return rgb.map((x) => Math.round(255 * Math.min(1, Math.max(0, gamma(Math.max(0, x)))))) as Colour;
 }
 
-const hex = (text: string): Colour => [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16)) as Colour;
+export const hex = (text: string): Colour => [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16)) as Colour;
 
 const made = new Map<string, Colour[]>();
 

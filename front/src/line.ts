@@ -4,6 +4,8 @@ import { later } from "./dom";
 import type { LineMeta, Questions, Transport } from "./protocol";
 
 export interface Known {
+  /** The query of a row, the key of a column. */
+  at: number;
   values: Float32Array;
   meta: LineMeta;
 }
@@ -47,12 +49,13 @@ export class Line<N extends "row" | "column"> {
   }
 
   private async load(): Promise<void> {
-    if (this.wanted === null) return;
+    const { wanted } = this;
+    if (wanted === null) return;
     const { signal } = (this.loading = new AbortController());
     try {
-      const { meta, data } = await this.transport.ask(this.name, this.wanted, signal);
+      const { meta, data } = await this.transport.ask(this.name, wanted, signal);
       if (signal.aborted) return;
-      this.known = { meta, values: new Float32Array(data) };
+      this.known = { at: "i" in wanted ? wanted.i : wanted.j, meta, values: new Float32Array(data) };
       this.refusal = null;
     } catch (error) {
       if (signal.aborted) return;

@@ -21,6 +21,7 @@ export interface Layer {
   name: string;
   /** What the grid calls it: "3". */
   label: string;
+  /** "cross": queries and keys are of two texts, so there is no distance between them. */
   kind: "self" | "cross";
   heads: number;
   /** How many queries and keys. */
@@ -31,11 +32,17 @@ export interface Layer {
   cols: number[];
   /** Where query 0 stands on the key axis, one a batch row. */
   start: number[];
-  /** Drawn edges, where the mask has them: keys ahead of the query are hidden; a window's keys behind and ahead. */
+  /** Keys ahead of the query are hidden. */
   causal: boolean;
+  /** A window's keys behind and ahead; null = no end. */
   before: number | null;
   after: number | null;
-  /** The key that "hide the sink" hides, one a batch row: the first that the last query may attend to. */
+  /** Keys [start, stop) outside which no query sees any, and queries likewise, one a batch row: the rest is padding. */
+  keys: [number, number][];
+  queries: [number, number][];
+  /** Whether the last five say the mask exactly: a cell is hidden if and only if they hide it. */
+  edged: boolean;
+  /** The key that "hide the sink" hides, one a batch row: the first that any query may attend to. */
   sink: number[];
 }
 
@@ -54,9 +61,10 @@ export interface HeadScores {
   layer: number;
   head: number;
   kind: string;
-  entropy: number;
-  scores: Record<string, number>;
-  chance: Record<string, number>;
+  /** null: it is no number, as of a model whose weights hold NaN. */
+  entropy: number | null;
+  scores: Record<string, number | null>;
+  chance: Record<string, number | null>;
   few: string[];
 }
 
@@ -158,11 +166,11 @@ export interface LineMeta {
 
 export interface ProfileMeta {
   /** Mean probability at distance d = entry - after; behind the query is positive. */
-  offsets: number[];
+  offsets: (number | null)[];
   limit: number;
   after: number;
   /** Mean of the entropy over queries that see a key, in nats. */
-  entropy: number;
+  entropy: number | null;
   /** Keys that received most, most first: sum over queries. */
   received: { at: number; p: number }[];
   /** The strongest links, most first. */

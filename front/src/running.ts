@@ -40,6 +40,8 @@ export class RunningText implements Strip {
   private readonly prefix = `text${++texts}-`;
   private readonly axis: Axis;
   private readonly special: Set<number>;
+  /** Positions without tokens: numbers, which would run together. */
+  private readonly numbers: boolean;
   private readonly hands: Hands;
   private readonly host: HTMLElement;
   private readonly starts: number[];
@@ -55,6 +57,7 @@ export class RunningText implements Strip {
     this.axis = axis;
     this.hands = hands;
     this.special = new Set(axis.special);
+    this.numbers = axis.name === "positions";
     host.classList.add("running", "scroll");
     host.tabIndex = 0;
     host.setAttribute("role", "listbox");
@@ -166,7 +169,7 @@ export class RunningText implements Strip {
   /** Height of a block that was never filled, from how much there is to write. */
   private guess(from: number): number {
     let signs = 0;
-    for (let i = from; i < this.end(from); i++) signs += (this.axis.labels[i] ?? "").length || 1;
+    for (let i = from; i < this.end(from); i++) signs += ((this.axis.labels[i] ?? "").length || 1) + (this.numbers ? 1 : 0);
     return Math.ceil(signs / 44) * 22;
   }
 
@@ -193,7 +196,7 @@ export class RunningText implements Strip {
       this.spans.set(at, span);
       this.colour(at, span);
       this.outline(at, span);
-      part.append(span, seen.slice(text.length));
+      part.append(span, seen.slice(text.length) + (this.numbers ? " " : ""));
     }
     block.append(part);
     block.style.minHeight = "";

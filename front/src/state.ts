@@ -27,10 +27,17 @@ export interface State {
   /** Heads whose mean the text shows, "layer.head"; empty = the one on the map. */
   chosen: string[];
   panel: "text" | "profile" | "scores";
+  /** What the text is shaded by: what a token attends to, what attends to it, or both. */
+  look: "to" | "from" | "both";
+  /** Small maps are as large as they get. */
+  large: boolean;
+  /** The profile's received attention on a logarithmic scale. */
+  log: boolean;
   theme: "auto" | "light" | "dark";
 }
 
-type Listener = (state: State, before: State) => void;
+/** `step`: the reader went somewhere else, and may want to go back. */
+type Listener = (state: State, before: State, step: boolean) => void;
 
 export class Store {
   private state: State;
@@ -46,11 +53,20 @@ export class Store {
 
   /** Changes part of the state and tells everybody, unless nothing changed. */
   set(change: Partial<State>): void {
+    this.put(change, false);
+  }
+
+  /** The same for another place: another head, a link that was followed. The way back leads to the state before. */
+  go(change: Partial<State>): void {
+    this.put(change, true);
+  }
+
+  private put(change: Partial<State>, step: boolean): void {
     const before = this.state;
     const after = { ...before, ...change };
     if ((Object.keys(after) as (keyof State)[]).every((key) => Object.is(after[key], before[key]))) return;
     this.state = after;
-    for (const listener of [...this.listeners]) listener(after, before);
+    for (const listener of [...this.listeners]) listener(after, before, step);
   }
 
   subscribe(listener: Listener): () => void {
@@ -78,6 +94,9 @@ export function opening(scene: Scene): State {
     key: null,
     chosen: [],
     panel: "text",
+    look: "to",
+    large: false,
+    log: false,
     theme: "auto",
   };
 }

@@ -4,27 +4,27 @@ import { layerOf, meanOf, placeName } from "./choosing";
 import { isDark, SCALES } from "./colour";
 import { button, make } from "./dom";
 import { segments } from "./fields";
+import { Find } from "./find";
+import type { Side } from "./find";
 import { Line } from "./line";
 import type { Known } from "./line";
+import { plural } from "./numbers";
 import { Patches } from "./patches";
 import type { Axis, Layer, Scene, Transport } from "./protocol";
 import { RunningText } from "./running";
+import { cutRows, sayings } from "./said";
+import type { Way } from "./said";
 import { levels } from "./shades";
 import type { Hands, Shading, Strip } from "./strip";
 import type { State, Store } from "./state";
-import { away, share, shownToken } from "./words";
 
-type Look = "to" | "from" | "both";
-const LOOKS: [Look, string][] = [
+const LOOKS: [State["look"], string][] = [
   ["to", "attends to"],
   ["from", "attended by"],
   ["both", "both"],
 ];
-const CHIPS = 6;
-/** Of the largest: what is less is no top key. */
-const WORTH = 0.01;
 /** What of the state the text depends on; not on where the map is zoomed to. */
-const SHOWN = ["run", "minus", "layer", "head", "b", "scale", "hide", "query", "key", "chosen", "theme", "panel"] as const;
+const SHOWN = ["run", "minus", "layer", "head", "b", "scale", "hide", "query", "key", "chosen", "theme", "panel", "look"] as const;
 
 export class TextPanel {
   private readonly scene: Scene;
@@ -33,19 +33,16 @@ export class TextPanel {
   private readonly row: Line<"row">;
   private readonly column: Line<"column">;
   private readonly strips = make("div", { class: "strips" });
-  private readonly looks = segments<Look>("What is shaded", LOOKS, (look) => {
-    this.look = look;
-    this.ask();
-    this.soon();
-  });
+  private readonly looks = segments("What is shaded", LOOKS, (look) => this.turn(look));
+  private readonly search = new Find(() => this.named(), () => this.mine().query ?? this.mine().key ?? 0, (side, at) => this.hold(side, at));
   private readonly mean = make("span", { class: "mean" });
   private readonly said = make("div", { class: "said" });
   private readonly unsubscribe: () => void;
+  private readonly watcher: ResizeObserver;
   private queries: Strip | null = null;
   private keys: Strip | null = null;
   /** What the strips show; built anew when it changes. */
   private built = "";
-  private look: Look = "to";
   /** Where the pointer is, on the queries' or the keys' strip. */
   private over: { query: number | null; key: number | null } = { query: null, key: null };
   private held = false;
@@ -57,16 +54,22 @@ export class TextPanel {
     this.store = store;
     this.row = new Line("row", transport, () => this.soon());
     this.column = new Line("column", transport, () => this.soon());
-    host.append(make("div", { class: "bar" }, this.looks.node, this.mean), this.said, this.strips);
+    host.append(make("div", { class: "bar" }, this.looks.node, this.search.opener, this.search.node, this.mean), this.said, this.strips);
     this.unsubscribe = store.subscribe((now, before) => this.changed(now, before));
     this.build();
     this.ask();
     this.paint();
-    requestAnimationFrame(() => this.reveal(store.get()));
+    // Also when it is shown again, or has another width: what is held is to be seen.
+    this.watcher = new ResizeObserver(() => {
+      this.reveal(this.mine());
+      this.soon();
+    });
+    this.watcher.observe(this.strips);
   }
 
   destroy(): void {
     this.unsubscribe();
+    this.watcher.disconnect();
     this.row.destroy();
     this.column.destroy();
     this.queries?.destroy();
@@ -76,6 +79,11 @@ export class TextPanel {
 
   paint(): void {
     this.soon();
+  }
+
+  /** Opens the search for a token. */
+  find(): void {
+    this.search.open();
   }
 
   private layer(): Layer {
@@ -105,6 +113,10 @@ export class TextPanel {
     this.keys?.destroy();
     this.strips.replaceChildren();
     this.over = { query: null, key: null };
+    // What is known is of other tokens, and so is what was found.
+    this.row.want(null);
+    this.column.want(null);
+    this.search.forget();
     const two = queries !== keys;
     this.strips.classList.toggle("two", two);
     this.looks.node.hidden = two;
@@ -125,9 +137,9 @@ export class TextPanel {
       },
       pick: (at, held) => this.pick(side, at, held),
       free: () => {
-        if (!this.one || this.look === "from") this.store.set({ key: null });
         this.held = false;
         this.over = { query: null, key: null };
+        this.store.set({ query: null, key: null });
         this.ask();
         this.soon();
       },
@@ -136,7 +148,34 @@ export class TextPanel {
     return axis.kind === "grid" ? new Patches(inner, axis, says, hands) : new RunningText(inner, axis, says, hands);
   }
 
-  private pick(side: "query" | "key", at: number, held: boolean): void {
+  private get look(): State["look"] {
+    return this.store.get().look;
+  }
+
+  /** Another way to look at the same token. */
+  private turn(look: State["look"]): void {
+    const { query, key } = this.mine();
+    const held = query ?? key;
+    const turns = held !== null && (look === "from") !== (this.look === "from");
+    this.store.set({ look, ...(turns ? { query: held, key: null } : {}) });
+  }
+
+  private named(): [Side, Axis][] {
+    const [queries, keys] = this.axes();
+    return this.one ? [["query", queries]] : [["query", queries], ["key", keys]];
+  }
+
+  /** Holds a position that was looked for. */
+  private hold(side: Side, at: number): void {
+    const real = this.one && this.look === "from" ? "key" : side;
+    this.over = { query: null, key: null };
+    this.held = true;
+    this.store.set({ [real]: at });
+    this.reveal({ query: null, key: null, [real]: at });
+    this.soon();
+  }
+
+  private pick(side: Side, at: number, held: boolean): void {
     const real = this.one && this.look === "from" ? "key" : side;
     // A second click on what is held frees it.
     const again = this.held && this.store.get()[real] === at;
@@ -153,7 +192,7 @@ export class TextPanel {
     this.ask();
     this.soon();
     if (now.query === before.query && now.key === before.key) return;
-    this.held = true;
+    this.held = now.query !== null || now.key !== null;
     this.reveal({ query: now.query === before.query ? null : now.query, key: now.key === before.key ? null : now.key });
   }
 
@@ -162,15 +201,30 @@ export class TextPanel {
     if (key !== null && (this.keys || query === null)) (this.keys ?? this.queries)?.reveal(key);
   }
 
-  /** The query whose row is shown, and the key whose column is. */
+  /** The query whose row is shown, and the key whose column is, while the pointer is elsewhere. */
+  private mine(): { query: number | null; key: number | null } {
+    const { query, key, look } = this.store.get();
+    if (!this.one) return { query, key };
+    return { query: look === "from" ? null : query, key: look === "to" ? null : look === "both" ? query : (key ?? query) };
+  }
+
+  /** The same where the pointer is. */
   private asked(): { query: number | null; key: number | null } {
-    const { query, key } = this.store.get();
+    const { query, key } = this.mine();
     if (!this.one) return { query: this.over.query ?? query, key: this.over.key ?? key };
     const at = this.over.query;
-    return {
-      query: this.look === "from" ? null : (at ?? query),
-      key: this.look === "to" ? null : this.look === "both" ? (at ?? query) : (at ?? key ?? query),
-    };
+    return { query: this.look === "from" ? null : (at ?? query), key: this.look === "to" ? null : (at ?? key) };
+  }
+
+  /** What the chips mark on one text. What is held stays what it is. */
+  private marked(state: State): number | null {
+    if (state.look !== "from") return state.key;
+    return state.key === null ? null : state.query;
+  }
+
+  private mark(way: Way, known: Known, other: number): void {
+    const both = this.one && this.look === "both";
+    this.store.set(way === "to" || both ? { query: way === "to" ? known.at : this.store.get().query, key: other } : { query: other, key: known.at });
   }
 
   private ask(): void {
@@ -193,7 +247,7 @@ export class TextPanel {
   private draw(): void {
     const state = this.store.get();
     const [queries, keys] = this.axes();
-    this.looks.show(this.look);
+    this.looks.show(state.look);
     this.sayMean(state);
     const sink = state.hide ? (this.layer().sink[state.b] ?? null) : null;
     const row = this.row.known;
@@ -206,7 +260,8 @@ export class TextPanel {
       this.keys?.shade(ofKeys);
     }
     const { query, key } = this.asked();
-    this.queries?.mark({ query: query ?? (this.one ? null : state.query), key: this.one ? (this.look === "both" ? state.key : (key ?? state.key)) : null });
+    const marked = this.marked(state);
+    this.queries?.mark(!this.one ? { query, key: null } : state.look === "from" ? { query: marked, key } : { query, key: marked });
     this.keys?.mark({ query: null, key });
     this.say(row, column, query, key, sink);
     this.host.toggleAttribute("data-ready", row !== null || column !== null);
@@ -235,40 +290,30 @@ export class TextPanel {
     if (mean.length === 0) return this.mean.replaceChildren();
     const names = mean.map(placeName);
     const listed = names.length > 4 ? `${names.slice(0, 4).join(", ")} …` : names.join(", ");
-    this.mean.replaceChildren(`mean of ${mean.length} head${mean.length > 1 ? "s" : ""}: ${listed} `, button("clear", () => this.store.set({ chosen: [] }), { class: "quiet" }));
+    this.mean.replaceChildren(`mean of ${plural(mean.length, "head")}: ${listed} `, button("clear", () => this.store.set({ chosen: [] }), { class: "quiet" }));
   }
 
+  /** Each list keeps its room while it waits, so that the text below it does not move. */
   private say(row: Known | null, column: Known | null, query: number | null, key: number | null, sink: number | null): void {
-    const [queries, keys] = this.axes();
-    const parts: HTMLElement[] = [];
-    const refused = (query !== null && this.row.refusal) || (key !== null && this.column.refusal) || null;
-    if (row && query !== null) parts.push(this.list(row, queries, query, "attends to", keys, "to", query, sink));
-    if (column && key !== null) parts.push(this.list(column, keys, key, "is attended by", queries, "from", key, null));
-    if (refused) parts.push(make("p", { class: "hint", role: "status" }, refused));
-    if (parts.length === 0 && query === null && key === null) parts.push(make("p", { class: "hint" }, "Point at a token, or click one to hold it."));
-    if (parts.length > 0 || refused) this.said.replaceChildren(...parts);
+    const nothing = query === null && key === null;
+    const hint = nothing ? "Point at a token, or click one to hold it." : "";
+    const lists: HTMLElement[] = [];
+    if (!this.one || this.look !== "from") lists.push(this.list("to", query === null ? null : row, query === null ? hint : this.row.refusal, sink));
+    if (!this.one || this.look !== "to") lists.push(this.list("from", key === null ? null : column, key === null ? (lists.length ? "" : hint) : this.column.refusal, null));
+    const chips = () => [...this.said.querySelectorAll<HTMLElement>(".key")];
+    const focused = chips().indexOf((this.said.getRootNode() as Document | ShadowRoot).activeElement as HTMLElement);
+    this.said.replaceChildren(...lists);
+    if (focused >= 0) chips()[focused]?.focus();
+    for (const list of this.said.querySelectorAll<HTMLElement>(".keys-list")) cutRows(list);
   }
 
-  private list(known: Known, axis: Axis, at: number, verb: string, others: Axis, way: "to" | "from", from: number, sink: number | null): HTMLElement {
-    const what = axis.kind === "grid" ? "Patch" : "Token";
-    const head = make("p", { class: `from-${way}` }, `${what} ${at} `, make("q", {}, shownToken(axis, at)), ` ${verb}`);
-    if (!known.meta.whole) head.append(make("small", {}, " (the largest only)"));
-    if (this.held && (way === "to" || this.look === "from" || !this.one)) head.append(make("small", {}, " held, Esc frees"));
-    const chips = make("div", { class: "keys-list" });
-    const { b } = this.store.get();
-    const start = this.layer().start[b] ?? 0;
-    const seen = known.meta.top.filter((one) => one.at !== sink && one.p !== 0);
-    const least = Math.abs(seen[0]?.p ?? 0) * WORTH;
-    const top = seen.filter((one) => Math.abs(one.p) >= least).slice(0, CHIPS);
-    for (const { at: other, p } of top) {
-      const distance = way === "to" ? from + start - other : other + start - from;
-      const chip = button("", () => this.store.set(way === "to" ? { key: other } : { query: other }), { class: "key", title: `position ${other}` });
-      chip.append(make("span", {}, shownToken(others, other)));
-      if (this.layer().kind === "self" && others.kind === "tokens") chip.append(make("i", {}, away(distance)));
-      chip.append(make("b", {}, this.store.get().minus !== null && p > 0 ? `+${share(p)}` : share(p)));
-      chips.append(chip);
-    }
-    if (top.length === 0) chips.append(make("p", { class: "hint" }, this.store.get().minus === null ? "nothing" : "nothing that differs"));
-    return make("div", { class: "list" }, head, chips);
+  private list(way: Way, known: Known | null, instead: string | null, sink: number | null): HTMLElement {
+    if (!known) return make("div", { class: "list" }, instead ? make("p", { class: "hint", role: "status" }, instead) : null);
+    const { b, minus } = this.store.get();
+    const [queries, keys] = this.axes();
+    const [axis, others] = way === "to" ? [queries, keys] : [keys, queries];
+    const mine = this.mine()[way === "to" ? "query" : "key"];
+    const held = this.held && mine === known.at;
+    return sayings({ way, known, axis, others, layer: this.layer(), b, sink, held, apart: minus !== null, mark: (other) => this.mark(way, known, other) });
   }
 }

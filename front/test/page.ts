@@ -24,6 +24,9 @@ function layer(at: number, change: Partial<Layer>): Layer {
     causal: true,
     before: null,
     after: null,
+    keys: [[0, change.S ?? 40], [0, change.S ?? 40]],
+    queries: [[0, 40], [0, 40]],
+    edged: true,
     sink: [0, 0],
     ...change,
   };

@@ -10,7 +10,7 @@ export function sceneOf(T: number, S: number, layer: Partial<Layer> = {}, axes: 
   const words = (n: number) => axis(Array.from({ length: n }, (_, i) => `w${i}`));
   const whole: Layer = {
     name: "model.0", label: "0", kind: T === S ? "self" : "cross", heads: 2, T, S, rows: [0], cols: [1], start: [S - T],
-    causal: false, before: null, after: null, sink: [0], ...layer,
+    causal: false, before: null, after: null, keys: [[0, S]], queries: [[0, T]], edged: true, sink: [0], ...layer,
   };
   return {
     title: "a model", subtitle: "", facts: [], runs: ["base", "edited"], batch: 1, layers: [whole],

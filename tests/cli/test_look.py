@@ -256,7 +256,7 @@ REFUSED = {
     "no text": (["--text-file", "latin.txt"], "latin.txt is no UTF-8 text: byte 0xe9 at position 3"),
     "empty file": (["--text-file", "empty.txt"], "empty.txt is empty"),
     "page in no folder": (["--html", "none/a.html"], "cannot write none/a.html; No such file"),
-    "page is a folder": (["--html", "."], "cannot write"),
+    "page is no page": (["--html", "page.txt"], "--html is page.txt; the page is an .html file"),
     "dtype": (["--dtype", "int8"], "--dtype is 'int8'; it is one of float32"),
 }
 

@@ -122,7 +122,7 @@ def test_a_kept_trace_opens_again(look: Callable[..., Any], tmp_path: Path, caps
     again, same = look(str(place), "--no-browser", then=seen)
     assert same == tile
     assert again["axes"][0]["labels"] == scene["axes"][0]["labels"]
-    assert (again["title"], again["heads"]) == (place.name, None)
+    assert (again["title"], again["heads"]) == (place.name, scene["heads"])
     assert capsys.readouterr().out.count("\n") == 1
 
 

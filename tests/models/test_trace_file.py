@@ -42,7 +42,7 @@ def equal(a: Trace, b: Trace) -> bool:
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_comes_back(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     p = CASES[name].make(dtype).run().pattern
-    path = tmp_path / "trace"
+    path = tmp_path / "trace.safetensors"
     mask = p.options["mask"]
     parts = (*(() if mask is None else mask.parts()), *p.options["scores"])
     if any(isinstance(part, PYTHON) for part in parts):
@@ -81,8 +81,8 @@ def test_every_kind_of_mask_and_rule_is_among_them() -> None:
 def test_half_precision_comes_back_with_float32_facts(dtype: torch.dtype, tmp_path: Path) -> None:
     x = torch.randn(1, 2, 5, 4).to(dtype)
     first = of_pattern(hw.attend(x, x, x, mask=hw.Causal()).pattern)
-    first.save(tmp_path / "a")
-    again = read_trace(tmp_path / "a")
+    first.save(tmp_path / "a.safetensors")
+    again = read_trace(tmp_path / "a.safetensors")
     assert again.pattern(0).q.dtype == dtype and again.pattern(0).facts().peak.dtype == torch.float32
     assert equal(again, first)
 
@@ -92,8 +92,8 @@ def test_a_trace_of_a_model(zoo: Any, tmp_path: Path) -> None:
         model, batch = zoo.model(family), zoo.batch(family, "left")
         first = hw.trace(model, **batch)
         first.tokens = {"input_ids": [[f"t{n}é\ud83d" for n in row] for row in batch["input_ids"].tolist()]}
-        first.save(tmp_path / family)
-        again = read_trace(str(tmp_path / family))
+        first.save(tmp_path / f"{family}.safetensors")
+        again = read_trace(str(tmp_path / f"{family}.safetensors"))
         assert again.output is None and equal(again, first)
         assert again.pattern(-1).options.keys() == first.pattern(-1).options.keys()
         w_o = torch.randn(7, first.pattern(0).shape[1] * first.pattern(0).v.shape[-1])
@@ -105,13 +105,13 @@ def test_a_trace_of_a_model(zoo: Any, tmp_path: Path) -> None:
 def test_without_values_and_with_other_tokens(tmp_path: Path) -> None:
     x = torch.randn(1, 1, 3, 4)
     first = of_pattern(hw.attend(x, x, x).pattern)
-    first.save(tmp_path / "a", tokens={"input_ids": [("a", "b", "c")]}, values=False)
-    again = read_trace(tmp_path / "a")
+    first.save(tmp_path / "a.safetensors", tokens={"input_ids": [("a", "b", "c")]}, values=False)
+    again = read_trace(tmp_path / "a.safetensors")
     assert again.pattern(0).v is None and again.tokens == {"input_ids": [["a", "b", "c"]]}
     assert first.tokens is None
     for wrong in ("abc", ["a"], {"input_ids": ["a", "b"]}, {"input_ids": [[1]]}, {1: [["a"]]}):
         with pytest.raises(hw.SpecError, match="save: tokens is"):
-            first.save(tmp_path / "b", tokens=wrong)
+            first.save(tmp_path / "b.safetensors", tokens=wrong)
 
 
 def test_what_sites_share_and_what_is_expanded_is_written_once(tmp_path: Path) -> None:
@@ -119,21 +119,23 @@ def test_what_sites_share_and_what_is_expanded_is_written_once(tmp_path: Path) -
     rows = torch.randn(1, 2, 1, 200).expand(4, 2, 200, 200)
     p = hw.attend(x, x, x, mask=hw.Dense(many), scores=(hw.Bias(rows),)).pattern
     first = Trace(None, {"a": p, "b": p}, ["a", "b"])
-    first.save(tmp_path / "a")
-    assert (tmp_path / "a").stat().st_size < 2 * 6 * x.nbytes
-    assert equal(read_trace(tmp_path / "a"), first)
+    first.save(tmp_path / "a.safetensors")
+    assert (tmp_path / "a.safetensors").stat().st_size < 2 * 6 * x.nbytes
+    assert equal(read_trace(tmp_path / "a.safetensors"), first)
 
 
 def test_reading_keeps_the_numbers_in_the_file(tmp_path: Path) -> None:
     """Tensors of a file that is mapped lie as far apart in memory as in the file, and none is written back to it."""
     x = torch.randn(1, 1, 3, 4)
-    of_pattern(hw.attend(x, x, x).pattern).save(tmp_path / "a")
-    before = (tmp_path / "a").read_bytes()
-    p = read_trace(tmp_path / "a").pattern(0)
-    at = {name: entry["data_offsets"][0] for name, entry in header(tmp_path / "a").items() if name[0] != "_"}
+    of_pattern(hw.attend(x, x, x).pattern).save(tmp_path / "a.safetensors")
+    before = (tmp_path / "a.safetensors").read_bytes()
+    p = read_trace(tmp_path / "a.safetensors").pattern(0)
+    at = {
+        name: entry["data_offsets"][0] for name, entry in header(tmp_path / "a.safetensors").items() if name[0] != "_"
+    }
     assert p.k.data_ptr() - p.q.data_ptr() == at["0/k"] - at["0/q"]
     p.q.zero_()
-    assert (tmp_path / "a").read_bytes() == before
+    assert (tmp_path / "a.safetensors").read_bytes() == before
 
 
 def header(path: Path) -> Any:
@@ -147,16 +149,27 @@ def header(path: Path) -> Any:
 def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(1, 1, 3, 4)
     trace = of_pattern(hw.attend(x, x, x).pattern)
-    for wrong in (tmp_path, tmp_path / "none" / "a", "/dev/null", "a\0b", 3.5, tmp_path / ("a" * 400)):
-        with pytest.raises(hw.SpecError, match=r"save: .* cannot be written; .*"):
+    folder = tmp_path / "folder.safetensors"
+    folder.mkdir()
+    for wrong in (
+        folder,
+        tmp_path / "none" / "a.safetensors",
+        "a\0b.safetensors",
+        tmp_path / ("a" * 400 + ".safetensors"),
+    ):
+        with pytest.raises(hw.SpecError, match=r"save: cannot write .*; .*"):
             trace.save(wrong)
-    trace.save(tmp_path / "a")
-    before = (tmp_path / "a").read_bytes()
+    for wrong in (tmp_path / "a", "/dev/null", 3.5, "a.pt"):
+        with pytest.raises(hw.SpecError, match=r"save: the place is .* a trace is a .safetensors file"):
+            trace.save(wrong)
+    folder.rmdir()
+    trace.save(tmp_path / "a.safetensors")
+    before = (tmp_path / "a.safetensors").read_bytes()
     monkeypatch.setattr(trace_file, "_bytes", fails_late(trace_file._bytes))
-    with pytest.raises(hw.SpecError, match="cannot be written; No space"):
-        trace.save(tmp_path / "a")
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-    assert (tmp_path / "a").read_bytes() == before
+    with pytest.raises(hw.SpecError, match=r"cannot write .*; No space"):
+        trace.save(tmp_path / "a.safetensors")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
+    assert (tmp_path / "a.safetensors").read_bytes() == before
 
 
 def fails_late(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,10 +193,10 @@ def test_masks_too_deep(tmp_path: Path) -> None:
             mask = mask & hw.Window(2)
         return hw.Pattern(x, x, mask=mask)
 
-    of_pattern(nested(DEPTH - 1)).save(tmp_path / "a")
-    assert equal(read_trace(tmp_path / "a"), of_pattern(nested(DEPTH - 1)))
+    of_pattern(nested(DEPTH - 1)).save(tmp_path / "a.safetensors")
+    assert equal(read_trace(tmp_path / "a.safetensors"), of_pattern(nested(DEPTH - 1)))
     with pytest.raises(hw.SpecError, match="save: masks lie inside masks too deeply"):
-        of_pattern(nested(DEPTH + 1)).save(tmp_path / "a")
+        of_pattern(nested(DEPTH + 1)).save(tmp_path / "a.safetensors")
 
 
 # what cannot be read
@@ -200,8 +213,8 @@ def small(path: Path) -> Trace:
 
 
 def test_damaged_files_are_refused_or_unchanged(tmp_path: Path) -> None:
-    want = small(tmp_path / "good")
-    good = (tmp_path / "good").read_bytes()
+    want = small(tmp_path / "good.safetensors")
+    good = (tmp_path / "good.safetensors").read_bytes()
     draw = random.Random(0)
     bad = tmp_path / "bad"
     sentences = []
@@ -319,28 +332,28 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 def test_made_up_files_are_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
     change, text = HOSTILE[name]
     with pytest.raises(hw.SpecError, match=f"read_trace: .* cannot be read; .*({text})"):
-        read_trace(forged(tmp_path / "a", change))
+        read_trace(forged(tmp_path / "a.safetensors", change))
 
 
 def test_other_versions_and_headers(tmp_path: Path) -> None:
     def nothing(about: dict[str, Any]) -> None:
         pass
 
-    assert equal(read_trace(forged(tmp_path / "a", nothing)), small(tmp_path / "b"))
+    assert equal(read_trace(forged(tmp_path / "a.safetensors", nothing)), small(tmp_path / "b.safetensors"))
     with pytest.raises(hw.SpecError, match="it is a trace of version 2, and this headwise reads version 1"):
-        read_trace(forged(tmp_path / "a", nothing, version="2"))
+        read_trace(forged(tmp_path / "a.safetensors", nothing, version="2"))
     with pytest.raises(hw.SpecError, match="it is damaged"):
-        read_trace(forged(tmp_path / "a", nothing, check="1"))
+        read_trace(forged(tmp_path / "a.safetensors", nothing, check="1"))
     with pytest.raises(hw.SpecError, match="it is no trace"):
-        read_trace(forged(tmp_path / "a", nothing, format="pt"))
+        read_trace(forged(tmp_path / "a.safetensors", nothing, format="pt"))
     for length in (2**62, trace_file.HEADER + 1):
-        (tmp_path / "a").write_bytes(length.to_bytes(8, "little") + b"{}")
+        (tmp_path / "a.safetensors").write_bytes(length.to_bytes(8, "little") + b"{}")
         with pytest.raises(hw.SpecError, match="it is no trace"):
-            read_trace(tmp_path / "a")
-    (tmp_path / "a").write_bytes((10**6).to_bytes(8, "little") + b"{}")
+            read_trace(tmp_path / "a.safetensors")
+    (tmp_path / "a.safetensors").write_bytes((10**6).to_bytes(8, "little") + b"{}")
     with pytest.raises(hw.SpecError, match="it was cut short"):
-        read_trace(tmp_path / "a")
+        read_trace(tmp_path / "a.safetensors")
     brackets = b'{"__metadata__":' + b"[" * 100_000
-    (tmp_path / "a").write_bytes(len(brackets).to_bytes(8, "little") + brackets)
+    (tmp_path / "a.safetensors").write_bytes(len(brackets).to_bytes(8, "little") + brackets)
     with pytest.raises(hw.SpecError, match="read_trace: "):
-        read_trace(tmp_path / "a")
+        read_trace(tmp_path / "a.safetensors")

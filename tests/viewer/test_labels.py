@@ -8,7 +8,8 @@ import pytest
 import tokenizers
 import transformers
 
-from headwise.viewer.labels import columns, names_of, pieces, shortened, visible
+from headwise.models.token_text import names_of, pieces
+from headwise.viewer.labels import columns, shortened, visible
 
 
 def byte_level() -> Any:

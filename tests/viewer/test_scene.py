@@ -11,7 +11,6 @@ import torch
 import headwise as hw
 from headwise.heads import Head
 from headwise.viewer import Grid, Scene, Tokens
-from headwise.viewer.scene import edges
 
 WORDS = [f"w{n}" for n in range(12)]
 
@@ -95,24 +94,6 @@ def test_runs_that_differ_are_refused() -> None:
         Scene.of({"a": {}})
     with pytest.raises(hw.ShapeError, match="same batch"):
         Scene.of({"a": {"layers.0.attn": dense.patterns(4), "layers.1.attn": dense.patterns(4, B=3)}})
-
-
-@pytest.mark.parametrize(
-    ("mask", "wanted"),
-    [
-        (None, (False, None, None)),
-        (hw.Causal(), (True, None, None)),
-        (hw.Causal() & hw.Window(before=7), (True, 7, None)),
-        (hw.Window(3, 4), (False, 3, 4)),
-        (hw.Padding(torch.tensor([5, 6])) & (hw.Causal() & hw.Window(9, 0)), (True, 9, 0)),
-        (hw.Causal() | hw.Prefix(torch.tensor([5, 6])), (False, None, None)),  # an edge here would be a wrong one
-    ],
-    ids=str,
-)
-def test_edges_are_those_that_the_mask_says(
-    mask: hw.spec.Mask | None, wanted: tuple[bool, int | None, int | None]
-) -> None:
-    assert edges(mask) == wanted
 
 
 def test_the_sink_is_the_first_key_that_is_seen() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import sys
+import threading
 import types
 import webbrowser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +25,8 @@ from headwise.heads import score_heads
 from headwise.viewer import Grid, Tokens, View, saved
 from headwise.viewer import view as view_of
 from headwise.viewer import widget as widgets
+from headwise.viewer.of_model import run_model
+from headwise.viewer.server import Server
 
 IDS = torch.tensor([[3, 4, 5, 3, 4, 6, 7, 3]])
 
@@ -79,9 +83,50 @@ def test_a_trace_names_its_tokens_by_a_tokenizer() -> None:
 
 
 def test_a_trace_that_was_read_names_the_tokens_it_was_saved_with(tmp_path: Path) -> None:
-    traced = hw.trace(gpt2(), IDS)
-    traced.tokens = {"input_ids": [list("abcdefgh")]}
-    assert axes(hw.view(traced))[0] == list("abcdefgh")
+    tokenizer = byte_level()
+    traced = hw.trace(gpt2(), **tokenizer(["a cat", "a dog"], return_tensors="pt"))
+    place = traced.save(tmp_path / "a.safetensors", tokenizer=tokenizer)
+    told = hw.view(hw.models.read_trace(place)).scene.describe()
+    assert [told["axes"][n]["labels"] for n in told["layers"][0]["rows"]] == [list("a cat"), list("a dog")]
+
+
+def test_a_trace_carries_the_scores_of_its_heads(tmp_path: Path) -> None:
+    ran = run_model(gpt2(), IDS)
+    again = hw.models.read_trace(ran.trace.save(tmp_path / "a.safetensors"))
+    assert hw.view(again).scene.heads == ran.scene.heads
+    for wrong in (
+        3,
+        [3],
+        [{}],
+        [{**again.notes["heads"][0], "kind": "evil"}],
+        [{**again.notes["heads"][0], "layer": "0"}],
+    ):
+        again.notes["heads"] = wrong
+        with pytest.raises(hw.SpecError, match="has no meaning"):
+            hw.view(again)
+
+
+def test_attention_that_somebody_has_is_shown_as_it_is() -> None:
+    """What other tools give: a list of [B, H, T, S], of any model; rows that sum to less than 1 stay so."""
+    given = [torch.rand(2, 3, 5, 9) * (torch.rand(2, 3, 5, 9) > 0.3) for _ in range(2)]
+    asked = {"run": 0, "layer": 1, "head": 2, "b": 1, "pool": "mean", "hide": 0, "norm": 0, "z": 0, "r": 0, "c": 0}
+    for what in (given, tuple(given), [one.numpy() for one in given], SimpleNamespace(attentions=tuple(given))):
+        seen = hw.view(what, tokens=list("abcde"), key_tokens=list("uvwxyz123"))
+        torch.testing.assert_close(seen.answers.answer("tile", asked).data, given[1][1, 2])
+        torch.testing.assert_close(
+            seen.answers.answer("row", {"run": 0, "heads": "1.2", "b": 1, "i": 3}).data, given[1][1, 2, 3]
+        )
+        profile = seen.answers.answer("profile", {"run": 0, "layer": 1, "head": 2, "b": 1}).data
+        torch.testing.assert_close(profile[5:], given[1][1, 2].sum(0))
+    model = gpt2()
+    with pytest.raises(hw.SpecError, match="holds no attentions"):
+        hw.view(model(IDS))
+    model.set_attn_implementation("eager")
+    output = model(IDS, output_attentions=True)
+    torch.testing.assert_close(
+        hw.view(output).answers.answer("tile", {**asked, "layer": 0, "head": 0, "b": 0}).data,
+        output.attentions[0][0, 0],
+    )
 
 
 def test_an_encoder_and_its_decoder_have_two_texts() -> None:
@@ -229,12 +274,28 @@ def test_it_is_served_once_and_until_it_is_closed() -> None:
 def test_it_opens_in_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or True)
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)  # it comes back at once, the prompt goes on serving
     with hw.view(dense.patterns(6)) as seen:
         seen.open()
         assert opened == [seen.url]
         monkeypatch.setattr(webbrowser, "open", lambda url: False)
         with pytest.raises(UnavailableError, match=r"no browser could be opened\. Open http://127"):
             seen.open()
+
+
+def test_a_script_goes_on_serving_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = threading.Event()
+
+    def interrupted(self: Server) -> None:
+        assert asked(self.url, "scene")["title"] == "six"
+        served.set()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "wait", interrupted)
+    monkeypatch.setattr(webbrowser, "open", lambda url: True)
+    seen = hw.view(dense.patterns(6), title="six")
+    seen.open()
+    assert served.is_set() and "http" not in repr(seen)  # the server is closed
 
 
 def test_at_a_prompt_it_says_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +337,10 @@ def test_a_notebook_without_the_widget_says_what_is_missing(monkeypatch: pytest.
         ("pattern", {"tokens": "abcdef"}, "tokens is a str"),
         ("pattern", {"text": "a"}, "text was given beside a Pattern; a model alone reads a text"),
         ("pattern", {"input_ids": IDS}, "input_ids was given beside a Pattern"),
-        (torch.zeros(2, 2), {}, "a Tensor cannot be viewed; it is a trace, a pattern"),
+        (torch.zeros(2, 2), {}, r"attentions\[0\] has 2 axes; it is \[B,H,T,S\]"),
+        ([], {}, "a list cannot be viewed; what is viewed is a trace, a pattern"),
+        ([torch.zeros(1, 1, 2, 2), "x"], {}, "a list that holds a str"),
+        (-torch.ones(1, 1, 2, 2), {}, "numbers below 0"),
         (None, {}, "a NoneType cannot be viewed"),
         ({}, {}, "there is no pattern"),
         ({3: "pattern"}, {}, "a run has no name"),

@@ -98,3 +98,5 @@ def main(args: Sequence[str] | None = None) -> None:
     except HeadwiseError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         raise SystemExit(2) from None
+    except KeyboardInterrupt:  # before a command is there to hear it
+        raise SystemExit(1) from None

@@ -22,6 +22,7 @@ from headwise.cli._text import (
     source_of,
     tokenized,
 )
+from headwise.errors import SpecError, sentence
 
 if TYPE_CHECKING:
     from headwise.cli._measure import Cost
@@ -65,6 +66,8 @@ def look(
     wanted = dtype_of("look", dtype)
     check_tokens("look", tokens)
     source = source_of("look", text, text_file)
+    if html.suffix.lower() not in (".html", ".htm"):
+        raise SpecError(sentence("look", f"--html is {html}", "the page is an .html file"))
     show_every_sign()
     # No markup: a text or a path may hold square brackets.
     out, err = Console(highlight=False, markup=False), Console(stderr=True, highlight=False, markup=False)
@@ -92,7 +95,8 @@ def _examine(name: str, source: Source, tokens: int | None, dtype: Any, err: Any
     """Loads the model and runs it, plain and watched."""
     import headwise as hw
     from headwise.cli._measure import measured
-    from headwise.viewer import Answers, pieces
+    from headwise.models.token_text import pieces
+    from headwise.viewer import Answers
     from headwise.viewer.of_model import run_model
     from headwise.viewer.saved import saved_page
 

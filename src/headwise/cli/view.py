@@ -123,7 +123,7 @@ def _of_trace(path: str) -> Scene:
 def _of_model(name: str, source: Source, tokens: int | None, dtype: Any, save: Path | None, err: Any) -> Scene:
     """Runs a model once."""
     import headwise as hw
-    from headwise.viewer import pieces
+    from headwise.models.token_text import pieces
     from headwise.viewer.of_model import run_model
 
     with loading(err, name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from headwise.errors import SpecError, sentence
 from headwise.models.generating import Steps
 from headwise.models.sites import find_sites, in_order, refuse_if_outside, resolve_sites
+from headwise.models.token_text import names_of
 from headwise.models.trace_file import Kept, Tokens, are_tokens, read, write
 from headwise.models.using import held
 from headwise.models.watch import Watcher, watched
@@ -33,6 +35,7 @@ class Trace:
             axes, ``input_ids``, ``attention_mask``, ``decoder_input_ids``, ...
         tokens: the tokens as strings, a list for each batch row, by name of the input that they are of; None until
             somebody says them.
+        notes: JSON that goes with the trace into its file, by name: ``"heads"`` are the scores of ``headwise view``.
         sites: the attention modules that ran, in the order of ``hw.sites(model)``; a module that ran n times is
             ``site``, ``site#1``, ...
     """
@@ -47,6 +50,7 @@ class Trace:
         self.output = output
         self.inputs = dict(inputs or {})
         self.tokens: Tokens | None = None
+        self.notes: dict[str, Any] = {}
         self._names = list(names)
         self._patterns = in_order(patterns, self._names)
 
@@ -100,23 +104,28 @@ class Trace:
         self,
         path: str | os.PathLike[str],
         *,
+        tokenizer: Any = None,
         tokens: Mapping[str, Sequence[Sequence[str]]] | None = None,
         values: bool = True,
-    ) -> None:
+    ) -> Path:
         """Writes the trace to one safetensors file, which ``headwise.models.read_trace`` reads.
 
-        The file holds q, k, v, the row facts and the options of each pattern, the inputs and the tokens, not the
-        output; it appears whole or not at all.
+        The file holds q, k, v, the row facts and the options of each pattern, the inputs, the tokens and the notes,
+        not the output; it appears whole or not at all.
 
         Args:
-            path: where it shall be; an older file there stays until the new one is whole.
-            tokens: the tokens as strings, a list for each batch row, by name of the input that they are of; None =
+            path: where it shall be, a ``.safetensors`` file; an older one there stays until the new one is whole.
+            tokenizer: names the tokens, so that who opens the file sees words.
+            tokens: or the tokens as strings, a list for each batch row, by name of the input that they are of; None =
                 those of ``trace.tokens``.
             values: False leaves v out, which only Contribution reads.
 
+        Returns:
+            The path.
+
         Raises:
-            SpecError: the place cannot be written, or a mask or score rule is a function of Python (``Rule``,
-                ``ScoreRule``).
+            SpecError: the path has another ending, the place cannot be written, or a mask or score rule is a function
+                of Python (``Rule``, ``ScoreRule``).
 
         Example:
             >>> import tempfile, torch, headwise as hw
@@ -127,19 +136,40 @@ class Trace:
             ... ).eval()
             >>> trace = hw.trace(model, input_ids=torch.arange(3)[None])
             >>> path = tempfile.mkdtemp() + "/three.safetensors"
-            >>> trace.save(path, tokens={"input_ids": [["one", "two", "three"]]})
+            >>> trace.save(path, tokens={"input_ids": [["one", "two", "three"]]}).name
+            'three.safetensors'
             >>> again = read_trace(path)
             >>> torch.equal(again.pattern(1).to_dense(), trace.pattern(1).to_dense()), again.tokens["input_ids"]
             (True, [['one', 'two', 'three']])
         """
+        if not isinstance(path, (str, os.PathLike)) or Path(path).suffix != ".safetensors":
+            raise SpecError(sentence("save", f"the place is {str(path)[:200]!r}", "a trace is a .safetensors file"))
+        if tokenizer is not None and tokens is not None:
+            raise SpecError(sentence("save", "tokenizer and tokens were both given", "tokens have one name each"))
         said = self.tokens if tokens is None else tokens
+        if tokenizer is not None:
+            said = self.named(tokenizer)
         if said is not None and not are_tokens(said):
             rule = "they are lists of strings, one a batch row, by name of the input"
             raise SpecError(
                 sentence("save", f"tokens is a {type(said).__name__} of another form", rule, todo=_TOKENS_TODO)
             )
         plain = None if said is None else {name: [list(row) for row in rows] for name, rows in said.items()}
-        write(path, Kept(self._patterns, self._names, self.inputs, plain), values)
+        write(path, Kept(self._patterns, self._names, self.inputs, plain, self.notes), values)
+        return Path(path)
+
+    def named(self, tokenizer: Any) -> Tokens:
+        """The tokens of the inputs as strings, a list for each batch row, by name of the input.
+
+        Raises:
+            SpecError: what was given is no tokenizer.
+        """
+        if not callable(getattr(tokenizer, "convert_ids_to_tokens", None)):
+            rule = "it is one of transformers, which knows the names of its tokens"
+            raise SpecError(sentence("trace", f"tokenizer is a {type(tokenizer).__name__}", rule))
+        read = [name for name in ("input_ids", "decoder_input_ids") if name in self.inputs]
+        rows = {name: (ids if (ids := self.inputs[name]).dim() == 2 else ids[None]).tolist() for name in read}
+        return {name: [names_of(tokenizer, row)[0] for row in batch] for name, batch in rows.items()}
 
     def __repr__(self) -> str:
         return f"Trace({len(self._patterns)} runs)"
@@ -149,7 +179,7 @@ _TOKENS_TODO = 'Write {"input_ids": [tokenizer.convert_ids_to_tokens(row) for ro
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
-    """Reads a trace that ``Trace.save`` wrote; its tensors stay in the file and are read as they are needed.
+    """Reads a trace that ``Trace.save`` wrote; its tensors stay in the file, mapped into memory.
 
     A file of any origin may be read: nothing in it is run, and one that was cut short, damaged or made up is refused.
 
@@ -171,7 +201,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     """
     kept = read(path)
     found = Trace(None, kept.patterns, kept.names, kept.inputs)
-    found.tokens = kept.tokens
+    found.tokens, found.notes = kept.tokens, dict(kept.notes)
     return found
 
 

@@ -53,12 +53,14 @@ class Kept(NamedTuple):
         names: all sites of the model.
         inputs: of the model, by name.
         tokens: strings of each batch row, by name of the input that they are of; None where they are not known.
+        notes: JSON that goes with the trace, by name.
     """
 
     patterns: Mapping[str, Pattern]
     names: list[str]
     inputs: Mapping[str, Tensor]
     tokens: Tokens | None
+    notes: Mapping[str, Any]
 
 
 def write(path: str | os.PathLike[str], kept: Kept, values: bool) -> None:
@@ -80,7 +82,8 @@ def write(path: str | os.PathLike[str], kept: Kept, values: bool) -> None:
     if kept.tokens is not None:
         tensors["tokens"] = torch.frombuffer(bytearray(json.dumps(kept.tokens).encode()), dtype=torch.uint8)
     table = {name: _entry(name, x) for name, x in tensors.items()}
-    about = json.dumps({"names": kept.names, "runs": runs, "inputs": list(kept.inputs), "tensors": table})
+    held = {"names": kept.names, "runs": runs, "inputs": list(kept.inputs), "tensors": table}
+    about = json.dumps({**held, "notes": dict(kept.notes)})
     metadata = {"format": FORMAT, "version": str(VERSION), "check": str(zlib.crc32(about.encode())), "trace": about}
     header: dict[str, Any] = {"__metadata__": metadata}
     tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))  # each lies where it can be read
@@ -198,7 +201,7 @@ def _about(metadata: Any) -> dict[str, Any]:
     if metadata.get("check") != str(zlib.crc32(about.encode())):
         raise _NotReadError("it is damaged")
     found = json.loads(about)
-    kinds = {"names": list, "runs": list, "inputs": list, "tensors": dict}
+    kinds = {"names": list, "runs": list, "inputs": list, "tensors": dict, "notes": dict}
     if not isinstance(found, dict) or not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
         raise _NotReadError("it does not say what it holds")
     if not all(_is_name(name) for name in found["names"] + found["inputs"]):
@@ -224,7 +227,7 @@ class _Reading:
                 raise _NotReadError("its patterns have no names of their own")
             patterns[run["name"]] = self.pattern(f"{n}", run)
         inputs = {name: self.tensor(f"inputs/{name}") for name in self.about["inputs"]}
-        return Kept(patterns, self.about["names"], inputs, self.tokens())
+        return Kept(patterns, self.about["names"], inputs, self.tokens(), self.about["notes"])
 
     def tensor(self, name: str) -> Tensor:
         """A tensor of the file, if it is what the metadata says of it."""

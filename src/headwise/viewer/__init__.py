@@ -2,7 +2,6 @@
 
 from headwise.viewer.answers import Answer, Answers, Cancelled
 from headwise.viewer.axes import Axis, Grid, Tokens
-from headwise.viewer.labels import pieces
 from headwise.viewer.scene import COLOURS, TOO_FEW, Scene
 from headwise.viewer.view import View, view
 
@@ -17,6 +16,5 @@ __all__ = [
     "Scene",
     "Tokens",
     "View",
-    "pieces",
     "view",
 ]

@@ -22,9 +22,10 @@ from headwise.errors import SpecError, sentence
 from headwise.pattern import Pattern
 from headwise.spec import Padding
 from headwise.viewer import lines, tiles
+from headwise.viewer.edges import edges
 from headwise.viewer.overview import EXACT, Overview, coded
 from headwise.viewer.sampling import sampled, some_queries
-from headwise.viewer.scene import Scene, edges
+from headwise.viewer.scene import Scene
 from headwise.viewer.shown import Shown
 from headwise.viewer.tiles import Cancelled
 
@@ -291,8 +292,7 @@ class Answers:
         if found is None:
             pattern = self.scene.pattern(key.run, key.layer)
             sink = self.scene.sink(key.layer, key.b)
-            causal, _, _ = edges(pattern.options["mask"])
-            found = lines.profile(pattern, key.b, key.head, causal=causal, sink=sink)
+            found = lines.profile(pattern, key.b, key.head, causal=edges(pattern).causal, sink=sink)
             self._profiles.keep(key, found, sum(part.nbytes for part in (found.entropy, found.received)))
         return found
 

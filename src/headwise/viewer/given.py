@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import SpecError, sentence
-from headwise.heads import Head, Reading
+from headwise.errors import SpecError, axes, sentence
+from headwise.heads import KINDS, MIXED, Head, Reading
+from headwise.models.token_text import names_of, pieces
 from headwise.models.trace import Trace, trace
 from headwise.pattern import Pattern
 from headwise.viewer.axes import Axis, Tokens
-from headwise.viewer.labels import names_of, pieces
+from headwise.viewer.matrices import given_patterns
 from headwise.viewer.of_model import run_model
 from headwise.viewer.scene import Labels, Scene
 
@@ -24,7 +25,6 @@ _SCORED = {
     "attention_mask",
     "token_type_ids",
 }  # a batch of no other inputs is a text that heads are scored on
-_RULE = "it is a trace, a pattern, a model of transformers, or a dict of traces or patterns by the name of their run"
 
 
 def scene_of(
@@ -39,7 +39,10 @@ def scene_of(
     batch: Mapping[str, Any],
 ) -> Scene:
     """The scene of whatever ``hw.view`` was given; see there."""
-    scored = heads.heads if isinstance(heads, Reading) else heads
+    scored = _scored(heads)
+    if tokenizer is not None and not callable(getattr(tokenizer, "convert_ids_to_tokens", None)):
+        rule = "it is one of transformers, as hw.load gives beside the model"
+        raise SpecError(sentence("view", f"tokenizer is a {type(tokenizer).__name__}", rule))
     if isinstance(what, nn.Module):
         return _of_model(what, tokens, key_tokens, tokenizer, title, scored, text, batch)
     if text is not None or batch:
@@ -49,12 +52,10 @@ def scene_of(
                 "view", f"{given} was given beside a {type(what).__name__}", "a model alone reads a text", todo=_TODO
             )
         )
-    runs = dict(what) if isinstance(what, Mapping) else {"run": what}
+    runs = dict(what) if _named(what) else {"run": what}
     if not all(isinstance(name, str) for name in runs):
         raise SpecError(sentence("view", "a run has no name", "a dict of runs has strings for its keys"))
-    for run in runs.values():
-        if not isinstance(run, (Trace, Pattern)):
-            raise SpecError(sentence("view", f"a {type(run).__name__} cannot be viewed", _RULE))
+    runs = {name: run if isinstance(run, (Trace, Pattern)) else given_patterns(run) for name, run in runs.items()}
     if tokenizer is not None and not any(isinstance(run, Trace) for run in runs.values()):
         rule = "a tokenizer names the tokens of a trace, and reads the text of a model"
         raise SpecError(sentence("view", "tokenizer was given beside a pattern", rule, todo="Give tokens=."))
@@ -63,16 +64,59 @@ def scene_of(
     if isinstance(first, Trace):
         found, of_keys = _tokens_of(first, tokenizer)
         tokens, key_tokens = (found if tokens is None else tokens), (of_keys if key_tokens is None else key_tokens)
+        scored = _noted(first) if scored is None else scored
     if title is None:
-        title = " and ".join(runs) if isinstance(what, Mapping) else _sizes(next(iter(patterns.values())))
+        title = " and ".join(runs) if _named(what) else _sizes(next(iter(patterns.values())))
     return Scene.of(patterns, tokens=tokens, key_tokens=key_tokens, heads=scored, title=title)
 
 
 _TODO = "Leave it out, or give the model: hw.view(model, tokenizer=tokenizer, text=text)."
 
 
-def _patterns(run: Trace | Pattern) -> dict[str, Pattern]:
+def _named(what: Any) -> bool:
+    """Whether this is a dict of runs; a model's output is a mapping too."""
+    return isinstance(what, Mapping) and not hasattr(what, "attentions")
+
+
+def _patterns(run: Trace | Pattern | dict[str, Pattern]) -> dict[str, Pattern]:
+    if isinstance(run, dict):
+        return run
     return {"pattern": run} if isinstance(run, Pattern) else {site: run.pattern(site) for site in run.sites}
+
+
+def _scored(heads: Any) -> Sequence[Head] | None:
+    """Scores of heads, refused unless they are that."""
+    found = heads.heads if isinstance(heads, Reading) else heads
+    if found is not None and (isinstance(found, str) or not all(isinstance(head, Head) for head in found)):
+        rule = (
+            "they are what headwise.heads.score_heads(...) found; which heads a page holds is said to save(heads=...)"
+        )
+        raise SpecError(sentence("view", "heads are no scores of heads", rule))
+    return None if found is None else list(found)
+
+
+def _noted(run: Trace) -> list[Head] | None:
+    """The scores that a trace carries; a file of any origin may say anything."""
+    if "heads" not in run.notes:
+        return None
+    said = run.notes["heads"]
+    if not isinstance(said, list) or not all(map(_is_head, said)):
+        what = "what the trace says of its heads has no meaning"
+        raise SpecError(sentence("view", what, "its notes hold the scores that headwise view --save kept"))
+    return [Head(**one) for one in said]
+
+
+def _is_head(one: Any) -> bool:
+    """Whether JSON says a Head."""
+    kinds: dict[str, tuple[type, ...]] = {"layer": (int,), "head": (int,), "site": (str,), "kind": (str,)}
+    kinds |= {"entropy": (int, float), "scores": (dict,), "chance": (dict,), "error": (dict,)}
+    if not isinstance(one, dict) or set(one) != set(kinds):
+        return False
+    if not all(type(one[name]) in kind for name, kind in kinds.items()) or one["kind"] not in (*KINDS, MIXED.name):
+        return False
+    numbers = [one[name] for name in ("scores", "chance", "error")]
+    alike = all(set(part) == set(numbers[0]) for part in numbers) and set(numbers[0]) <= set(KINDS)
+    return alike and all(type(value) in (int, float) for part in numbers for value in part.values())
 
 
 def _sizes(patterns: Mapping[str, Pattern]) -> str:
@@ -94,6 +138,11 @@ def _of_model(
 ) -> Scene:
     """Runs a model once; where it reads one text, its heads are scored in the same run."""
     inputs, read = _inputs(tokenizer, text, batch)
+    ids = inputs.get("input_ids")
+    if ids is not None and not (isinstance(ids, Tensor) and ids.dim() == 2 and not ids.is_floating_point()):
+        shape = axes("input_ids", ids, "") if isinstance(ids, Tensor) else f"input_ids is a {type(ids).__name__}"
+        rule = 'it is an integer tensor [B, T], as of tokenizer(text, return_tensors="pt")'
+        raise SpecError(sentence("view", "input_ids does not fit", rule, shape))
     title = type(model).__name__ if title is None else title
     if heads is None and _one_text(model, inputs):
         ids = inputs["input_ids"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import NamedTuple
 
 import torch
@@ -79,10 +79,12 @@ def run_model(
     with tracing(model) as trace:
         reading = score_heads(model, ids, attention_mask, separators=separators, observe=[small])
     places = {site: n for n, site in enumerate(trace.sites)}
+    heads = [replace(head, layer=places[head.site]) for head in reading.heads]
+    trace.notes["heads"] = [asdict(head) for head in heads]
     scene = Scene.of(
         {"run": {site: trace.pattern(site) for site in trace.sites}},
         tokens=None if labels is None else Tokens(labels, special),
-        heads=[replace(head, layer=places[head.site]) for head in reading.heads],
+        heads=heads,
         maps={site: reading.seen[site][_MAP] for site in trace.sites},
         title=title,
         subtitle=subtitle,

@@ -14,9 +14,8 @@ from headwise.heads import KINDS, MIXED, Head, Kind
 from headwise.heads.reading import crosses, numbered, stack_of
 from headwise.heads.scores import FEWEST
 from headwise.pattern import Pattern
-from headwise.spec import Causal, Mask, Window
-from headwise.spec.masks import And
 from headwise.viewer.axes import Axis, Grid, Tokens
+from headwise.viewer.edges import described, edges
 
 __all__ = ["COLOURS", "SIDE", "TOO_FEW", "Scene"]
 
@@ -156,9 +155,8 @@ class Scene:
         pattern = self.pattern(0, n)
         B, H, T, S = pattern.shape
         options = pattern.options
-        causal, before, after = edges(options["mask"])
         start = options["q_start"]
-        cross = crosses(self.sites[n])
+        cross = crosses(self.sites[n]) or self.rows[n] != self.cols[n]
         return {
             "name": self.sites[n],
             "label": self._label(n),
@@ -169,9 +167,7 @@ class Scene:
             "rows": list(self.rows[n]),
             "cols": list(self.cols[n]),
             "start": start.tolist() if isinstance(start, Tensor) else [int(start)] * B,
-            "causal": causal,
-            "before": before,
-            "after": after,
+            **described(edges(pattern)),
             "sink": [self.sink(n, b) for b in range(B)],
         }
 
@@ -208,30 +204,6 @@ def telling(head: Head) -> float:
         head.lift(kind) / KINDS[kind].margin if head.told(kind) else 0.0
         for kind in ("induction", "duplicate_token", "previous_token")
     )
-
-
-def edges(mask: Mask | None) -> tuple[bool, int | None, int | None]:
-    """(causal, keys before, keys after) that a mask's own words say; what else it hides is not drawn as an edge."""
-    if mask is None:
-        return False, None, None
-    parts = mask.parts() if isinstance(mask, And) else (mask,)
-    causal, before, after = False, [], []
-    for part in parts:
-        if isinstance(part, And):
-            inner = edges(part)
-            causal |= inner[0]
-            before += [inner[1]]
-            after += [inner[2]]
-        elif isinstance(part, Causal) and part.align == "end":
-            causal = True
-        elif isinstance(part, Window):
-            before += [part.before]
-            after += [part.after]
-    return causal, _least(before), _least(after)
-
-
-def _least(values: Sequence[int | None]) -> int | None:
-    return min((value for value in values if value is not None), default=None)
 
 
 def _sites(runs: Mapping[str, Mapping[str, Pattern]]) -> tuple[str, ...]:

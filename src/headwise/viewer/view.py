@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -43,8 +44,9 @@ def view(
     Patterns are not computed before somebody looks, and never stored: a view takes the memory of the trace, O(T).
 
     Args:
-        what: a trace (``hw.trace``), a pattern, a model of transformers, or a dict of traces or patterns by the name of
-            their run, whose differences from the first can then be looked at.
+        what: a trace (``hw.trace``), a pattern, a model of transformers; attention probabilities that were computed
+            elsewhere, [B, H, T, S], one tensor a layer, or a model's output that holds them; or a dict of these but
+            models by the name of their run, whose differences can then be looked at.
         tokens: of the queries: one string a token, one such list for each row of the batch, or ``Tokens`` or ``Grid``
             of ``headwise.viewer``. None = those of the trace, as far as they are known; positions otherwise.
         key_tokens: of the keys of cross attention, and of the encoder; likewise.
@@ -136,7 +138,9 @@ class View:
         return self._server.url
 
     def open(self) -> None:
-        """Opens the page in a browser of this machine.
+        """Opens the page in a browser of this machine; a script that does so goes on serving until it is interrupted.
+
+        At a prompt and in a notebook it returns at once, and the process that is there goes on serving.
 
         Raises:
             UnavailableError: starlette or uvicorn is not installed, or there is no browser; that says the address.
@@ -146,6 +150,15 @@ class View:
         if not webbrowser.open(self.url):
             todo = f"Open {self.url} yourself, while this process runs."
             raise UnavailableError(sentence("view", "no browser could be opened", todo=todo))
+        if not (_at_a_prompt() or _in_notebook()):
+            self.wait()
+
+    def wait(self) -> None:
+        """Serves the page until the process is interrupted (Ctrl-C), for scripts that have nothing else to do."""
+        if self.url and self._server is not None:
+            with contextlib.suppress(KeyboardInterrupt):
+                self._server.wait()
+            self.close()
 
     def widget(self) -> Any:
         """The page as a notebook widget, which is what a view at the end of a cell shows.
@@ -282,7 +295,7 @@ class View:
 
     def _address(self) -> str:
         """Where it is served; at a prompt it is served for whoever looks at it there."""
-        if self._server is None and not hasattr(sys, "ps1"):
+        if self._server is None and not _at_a_prompt():
             return ""
         try:
             return self.url
@@ -310,6 +323,11 @@ def _pair(head: Any) -> tuple[Any, Any]:
     if not isinstance(head, (tuple, list)) or len(head) != 2:
         raise SpecError(sentence("view", f"head is {head!r}", "it is (layer, head), as in head=(3, 0)"))
     return head[0], head[1]
+
+
+def _at_a_prompt() -> bool:
+    """Whether somebody types at this process and sees what it answers."""
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
 
 
 def _in_notebook() -> bool:
