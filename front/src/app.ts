@@ -3,7 +3,7 @@
 import { Address, read, write } from "./address";
 import { MapCard } from "./card";
 import { every } from "./arrange";
-import { choose } from "./choosing";
+import { choose, layerOf } from "./choosing";
 import { isDark } from "./colour";
 import { mapControls, pageControls } from "./controls";
 import { button, later, make } from "./dom";
@@ -41,12 +41,18 @@ export class App {
   private readonly parts: Part[] = [];
   private readonly undo: (() => void)[] = [];
   private readonly address: Address | null;
-  private readonly put = later(SETTLED, () => this.address?.put(this.store.get()));
+  /** The reader went somewhere else since the address was written. */
+  private stepped = false;
+  private readonly put = later(SETTLED, () => {
+    this.address?.put(this.store.get(), this.stepped);
+    this.stepped = false;
+  });
   private readonly maps = make("div", { class: "maps" });
   private readonly transport: Transport;
   private readonly tiles: Tiles;
   private readonly tabs = new Map<State["panel"], { tab: HTMLButtonElement; panel: HTMLElement }>();
   private readonly keys = keysDialog();
+  private text: TextPanel | null = null;
   private first: MapCard | null = null;
   private beside: MapCard | null = null;
 
@@ -60,7 +66,7 @@ export class App {
     this.tiles = new Tiles(this.transport, scene, () => this.paintMaps());
     this.address = opened.address ? new Address(scene, (next, wrong) => this.follow(next, wrong)) : null;
     this.build(opened.address);
-    this.undo.push(this.store.subscribe((now, before) => this.changed(now, before)));
+    this.undo.push(this.store.subscribe((now, before, step) => this.changed(now, before, step)));
     const system = matchMedia("(prefers-color-scheme: dark)");
     const repaint = () => this.theme();
     system.addEventListener("change", repaint);
@@ -85,6 +91,7 @@ export class App {
     const side = make("section", { class: "panel side", "aria-label": "Text and numbers" });
     const tools = make("div", { class: "toolbar", role: "group", "aria-label": "How the map is drawn" });
     middle.append(tools, this.maps);
+    this.node.classList.toggle("large", store.get().large);
     this.theme();
     this.node.append(this.header(address), this.notices.node, make("div", { class: "panels" }, overview, middle, side), this.keys);
     this.parts.push(new Overview(overview, scene, store, transport, (says) => this.notices.tell(says)));
@@ -92,7 +99,11 @@ export class App {
     this.first = new MapCard(this.maps, scene, store, this.tiles, ({ layer, head }) => [layer, head], (says) => this.notices.tell(says));
     this.side(side);
     this.besideOf(store.get());
-    this.node.addEventListener("keydown", (event) => this.key(event));
+    // A page of its own listens to all keys; in a notebook there are others who do.
+    const hears: EventTarget = address ? document : this.node;
+    const key = (event: Event) => this.key(event as KeyboardEvent);
+    hears.addEventListener("keydown", key);
+    this.undo.push(() => hears.removeEventListener("keydown", key));
   }
 
   private header(address: boolean): HTMLElement {
@@ -101,7 +112,8 @@ export class App {
     for (const [name, value] of scene.facts) facts.append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
     const controls = make("div", { class: "page-controls", role: "group", "aria-label": "Page" });
     this.undo.push(pageControls(controls, scene, this.store, { link: address ? () => void this.link() : null, keys: () => this.keys.showModal() }));
-    const saved = scene.saved ? make("p", { class: "saved" }, scene.saved.says, ...(scene.saved.heads.length ? [" In full: the heads with a dot ", make("i", { class: "dot" }), "."] : [])) : null;
+    const some = scene.saved && scene.saved.heads.length > 0 && scene.saved.heads.length < every(scene).length;
+    const saved = scene.saved ? make("p", { class: "saved" }, scene.saved.says, ...(some ? [" In full: the heads with a dot ", make("i", { class: "dot" }), "."] : [])) : null;
     const title = make("div", { class: "title" }, make("h1", {}, scene.title), make("p", { class: "subtitle" }, scene.subtitle));
     return make("header", {}, title, facts, controls, saved);
   }
@@ -128,7 +140,8 @@ export class App {
       this.tabs.get(next)?.tab.focus();
     });
     const panel = (name: State["panel"]) => this.tabs.get(name)?.panel as HTMLElement;
-    this.parts.push(new TextPanel(panel("text"), scene, store, transport), new ProfilePanel(panel("profile"), scene, store, transport));
+    this.text = new TextPanel(panel("text"), scene, store, transport);
+    this.parts.push(this.text, new ProfilePanel(panel("profile"), scene, store, transport));
     if (scene.heads) this.parts.push(new ScoresPanel(panel("scores"), scene, store));
     this.showTab();
   }
@@ -140,7 +153,12 @@ export class App {
   }
 
   private showTab(): void {
+    const { scene } = this;
     const shown = this.panel();
+    const state = this.store.get();
+    const axis = scene.axes[layerOf(scene, [state.layer, state.head]).rows[state.b] ?? 0];
+    const text = this.tabs.get("text")?.tab;
+    if (text) text.textContent = axis?.kind === "grid" ? "Patches" : "Text";
     for (const [name, { tab, panel }] of this.tabs) {
       tab.setAttribute("aria-selected", String(name === shown));
       tab.tabIndex = name === shown ? 0 : -1;
@@ -148,9 +166,15 @@ export class App {
     }
   }
 
-  private changed(now: State, before: State): void {
+  private changed(now: State, before: State, step: boolean): void {
+    if (step && !this.stepped) {
+      // What the reader left is what Back leads to, however soon it was left.
+      this.address?.put(before);
+      this.stepped = true;
+    }
     this.put.soon();
-    if (now.panel !== before.panel) this.showTab();
+    if (now.panel !== before.panel || now.layer !== before.layer || now.b !== before.b) this.showTab();
+    if (now.large !== before.large) this.node.classList.toggle("large", now.large);
     if (now.theme !== before.theme) this.theme();
     if ((now.beside === null) !== (before.beside === null)) this.besideOf(now);
   }
@@ -171,7 +195,7 @@ export class App {
   private swap(): void {
     const state = this.store.get();
     if (!state.beside) return;
-    this.store.set({ ...choose(this.scene, state, state.beside), beside: [state.layer, state.head] });
+    this.store.go({ ...choose(this.scene, state, state.beside), beside: [state.layer, state.head] });
   }
 
   private paintMaps(): void {
@@ -187,6 +211,7 @@ export class App {
   }
 
   private follow(next: State, says: string | null): void {
+    this.stepped = false;
     this.store.set(next);
     if (says) this.wrong(says);
     else this.notices.quiet();
@@ -209,15 +234,21 @@ export class App {
   }
 
   private key(event: KeyboardEvent): void {
-    const typing = event.composedPath()[0] instanceof HTMLSelectElement;
+    const from = event.composedPath()[0];
+    const typing = from instanceof HTMLSelectElement || (from instanceof HTMLInputElement && from.type === "text");
     if (typing || event.ctrlKey || event.metaKey || event.altKey || this.keys.open) return;
     if (event.key === "?") this.keys.showModal();
+    if (event.key === "/") {
+      event.preventDefault();
+      this.store.set({ panel: "text" });
+      this.text?.find();
+    }
     const step = { "[": -1, "]": 1 }[event.key];
     if (step === undefined) return;
     const state = this.store.get();
     const heads = every(this.scene);
     const at = heads.findIndex(([layer, head]) => layer === state.layer && head === state.head) + step;
     const next = heads[at];
-    if (next) this.store.set(choose(this.scene, state, next));
+    if (next) this.store.go(choose(this.scene, state, next));
   }
 }

@@ -1,7 +1,8 @@
 // Where each head's small map stands in the overview.
 
-import { layerOf, placeName, scoresOf } from "./choosing";
+import { placeName, scoresOf, title } from "./choosing";
 import type { Place } from "./choosing";
+import { fixed } from "./numbers";
 import type { Scene } from "./protocol";
 import type { State } from "./state";
 
@@ -37,12 +38,19 @@ export interface Arrangement {
 }
 
 const LEAST = 16;
-const GAP = 2;
+/** Room for the ring of the chosen head, which its neighbour is not to touch. */
+const GAP = 3;
 /** Room for the frame of a chosen head at the right edge. */
 const MARGIN = 4;
-/** Room for layers' labels at the left, and for heads' numbers or nothing above. */
-const GUTTER = 34;
+/** Room for heads' numbers above. */
 const TOP = 21;
+/** Room at the left that every label needs, and that one letter of it does. */
+const LABEL = { least: 34, letter: 6.6, around: 9 };
+/** Sides of a map where there is room. */
+const USUAL = 34;
+export const LARGEST = 96;
+/** Height that heads are shown in, where they decide it. */
+const HEIGHT = 560;
 /** Two lines of writing below a map, where heads stand in the order of a score. */
 const WRITING = 31;
 const SORTED = 46;
@@ -50,6 +58,26 @@ const SORTED = 46;
 export function every(scene: Scene): Place[] {
   return scene.layers.flatMap(({ heads }, layer) => Array.from({ length: heads }, (_, head): Place => [layer, head]));
 }
+
+/** Room for the layers' labels at the left, so that no map lies on them. */
+export function gutterOf(scene: Scene): number {
+  const longest = Math.max(...scene.layers.map(({ label }) => label.length));
+  return Math.max(LABEL.least, Math.ceil(longest * LABEL.letter) + LABEL.around);
+}
+
+/** The largest side of a map with which all layers are seen in a height: few heads have large maps. */
+export function largestIn(scene: Scene, height: number): number {
+  return Math.min(LARGEST, Math.max(USUAL, Math.floor((height - TOP) / scene.layers.length) - GAP));
+}
+
+/** How wide the grid of heads is when it has all the room it can use. */
+export function widthOf(scene: Scene): number {
+  const columns = Math.max(1, ...scene.layers.map(({ heads }) => heads));
+  return gutterOf(scene) + columns * (largestIn(scene, HEIGHT) + GAP) + MARGIN;
+}
+
+/** The same where its height is its own. */
+export const ownLargest = (scene: Scene): number => largestIn(scene, HEIGHT);
 
 export function passes(scene: Scene, state: State, place: Place): boolean {
   return state.kinds.length === 0 || state.kinds.includes(scoresOf(scene, place)?.kind ?? "");
@@ -92,12 +120,13 @@ export function arrange(scene: Scene, state: State, width: number, largest: numb
     return { sorted: true, cells, size: across - 8, step, gutter: 0, top: 0, width, height: rows * step[1], columns, rows };
   }
   const columns = Math.max(1, ...scene.layers.map(({ heads }) => heads));
-  const side = Math.max(LEAST + GAP, Math.min(largest + GAP, Math.floor((width - GUTTER - MARGIN) / columns)));
+  const gutter = gutterOf(scene);
+  const side = Math.max(LEAST + GAP, Math.min(largest + GAP, Math.floor((width - gutter - MARGIN) / columns)));
   const cells = every(scene).map((place, n) => ({
     ...writing({ place, n, score: null, few: false }),
     row: place[0],
     column: place[1],
-    x: GUTTER + place[1] * side,
+    x: gutter + place[1] * side,
     y: TOP + place[0] * side,
     faint: !passes(scene, state, place),
   }));
@@ -108,9 +137,9 @@ export function arrange(scene: Scene, state: State, width: number, largest: numb
     cells,
     size,
     step: [side, side],
-    gutter: GUTTER,
+    gutter,
     top: TOP,
-    width: GUTTER + columns * side,
+    width: gutter + columns * side,
     height: TOP + rows * side,
     columns,
     rows,
@@ -134,12 +163,11 @@ export function stepFrom(arrangement: Arrangement, from: Cell, key: string): Cel
 
 /** How a cell is called by a screen reader and a tooltip. */
 export function say(scene: Scene, cell: Cell, order: string): string {
-  const layer = layerOf(scene, cell.place);
   const scores = scoresOf(scene, cell.place);
   const kind = scores && scene.kinds.find(({ name }) => name === scores.kind);
-  const words = [`Layer ${layer.label}${layer.kind === "cross" ? ", cross attention" : ""}, head ${cell.place[1]}`];
+  const words = [title(scene, cell.place)];
   if (kind) words.push(kind.title);
-  if (cell.score !== null) words.push(`${order.replaceAll("_", " ")} ${cell.score.toFixed(2)}${cell.few ? ", by too few tokens" : ""}`);
+  if (cell.score !== null) words.push(`${order.replaceAll("_", " ")} ${fixed(cell.score, 2)}${cell.few ? ", by too few tokens" : ""}`);
   return words.join(", ");
 }
 

@@ -1,13 +1,11 @@
-// What stands around a pattern: tokens or positions along both axes, titles and the colour bar, as marks that a canvas
-// and an SVG draw alike. Coordinates are CSS pixels from the corner of the picture.
+// What stands around a pattern: tokens or positions along both axes and their titles, as marks that a canvas and an SVG
+// draw alike. Coordinates are CSS pixels from the corner of the picture.
 
-import { SCALES } from "./colour";
-import type { Look } from "./cells";
 import type { Axis, Layer } from "./protocol";
 import { Recent } from "./recent";
 import { fit, seen } from "./view";
 import type { Fit, View } from "./view";
-import { count, short, shownToken } from "./words";
+import { count, shownToken } from "./words";
 
 export interface Mark {
   x: number;
@@ -24,14 +22,22 @@ export type Line = [number, number, number, number];
 export interface Axes {
   marks: Mark[];
   ticks: Line[];
+  title: Title;
 }
 
-/** Room around the plot. */
+/** The line of the keys' title, and where it ends. */
+export interface Title {
+  y: number;
+  end: number;
+}
+
+/** Room around the plot, and which of it the colour bar takes. */
 export interface Margins {
   left: number;
   top: number;
   right: number;
   bottom: number;
+  bar: "right" | "below";
 }
 
 export type Measure = (text: string) => number;
@@ -40,50 +46,78 @@ export const FONT = 11;
 /** Rows of this many pixels and more have their own label. */
 const NAMED = 11.5;
 /** Columns of this many pixels and more have room for a slanted label. */
-const SLANTED = 19;
-const WIDEST = 92;
-/** Where only a close look shows tokens, less room is kept for them. */
-const WIDEST_CLOSE = 60;
+const SLANTED = 16;
+/** How much a slanted label is as high as it is long. */
+const SLANT = 0.75;
+/** Most room for labels, to the left and above: where the whole has tokens, and where only a close look shows them. */
+const NEAR = { left: 92, top: 70 };
+const CLOSE = { left: 54, top: 34, more: 18 };
 const GAP = 6;
-const TITLE = 16;
-const BAR = { gap: 14, width: 12, numbers: 52, title: 16, shortest: 120, tallest: 240 };
+const TITLE = 18;
+/** How far above the plot the label of a crosshair reaches. */
+export const TAGGED = 22;
+/** Room to the right of the plot and below it, for the colour bar at either of them. */
+const ROOM = { right: { right: 61, bottom: 8 }, below: { right: 5, bottom: 36 } };
+/** Only a plot with less room than this to the right may have its colour bar below. */
+const NARROW = 400;
+const QUERIES = "queries ↓";
+const LEAST = { width: 80, height: 160 };
 
 /** Room for the labels of a pattern whose cells are fx x fy pixels when the whole is seen. */
-function marginsOf(queries: Axis, keys: Axis, fx: number, fy: number, measure: Measure): Margins {
-  const left = Math.min(fy >= NAMED ? WIDEST : WIDEST_CLOSE, Math.max(measure("00,000"), widest(queries, measure)));
+function marginsOf({ T }: Size, queries: Axis, keys: Axis, fx: number, fy: number, measure: Measure): Pick<Margins, "left" | "top"> {
+  const numbers = Math.max(measure(QUERIES), measure(count(T - 1)));
+  const left = Math.max(numbers, Math.min(isNamed(fy) ? NEAR.left : CLOSE.left, widest(queries, measure)));
   const across = widest(keys, measure);
-  const long = Math.min(fx >= NAMED ? WIDEST : WIDEST_CLOSE, across);
-  const top = across <= fx - 6 ? FONT + 4 : fx >= SLANTED ? 0.75 * long + 6 : Math.max(FONT + 4, long + 2);
-  return {
-    left: Math.ceil(TITLE + left + GAP + 2),
-    top: Math.ceil(TITLE + top + GAP + 3),
-    right: BAR.gap + BAR.width + 4 + BAR.numbers + BAR.title,
-    bottom: 8,
-  };
+  const high = fx >= SLANTED || !isNamed(fx) ? SLANT * across + 3 : across;
+  const top = across <= fx - 6 ? 0 : Math.min(isNamed(fx) ? NEAR.top : CLOSE.top, high);
+  return { left: Math.ceil(left + GAP + 2), top: Math.ceil(TITLE + Math.max(FONT + 4, top) + GAP + 3) };
 }
 
-/** Margins of a picture and the pattern in what they leave of a width and a height. */
+/** Where the colour bar leaves more to the plot. */
+function barPlace(width: number, height: number): Margins["bar"] {
+  const side = (bar: Margins["bar"]) => Math.min(width - ROOM[bar].right, height - ROOM[bar].bottom);
+  return width < NARROW && side("below") > side("right") ? "below" : "right";
+}
+
+type Size = Pick<Layer, "T" | "S">;
+
+/** Margins of a picture and the pattern in what they leave of a width and a height, but not less than some room. */
 export function layOut(
-  { T, S }: Pick<Layer, "T" | "S">,
+  size: Size,
   queries: Axis,
   keys: Axis,
   width: number,
   height: number,
   measure: Measure,
 ): { fit: Fit; margins: Margins } {
+  const { T, S } = size;
   // Whether labels fit decides about the margins, and those about the size of cells: a guess goes first.
-  const rough = fit(T, S, width - 190, height - 80);
-  const margins = marginsOf(queries, keys, rough.fx, rough.fy, measure);
-  const across = Math.max(80, width - margins.left - margins.right);
-  return { fit: fit(T, S, across, Math.max(160, height - margins.top - margins.bottom)), margins };
+  const rough = fit(T, S, width - 124, height - 70);
+  const labels = marginsOf(size, queries, keys, rough.fx, rough.fy, measure);
+  const bar = barPlace(width - labels.left, height - labels.top);
+  const margins: Margins = { ...labels, ...ROOM[bar], bar };
+  const across = Math.max(LEAST.width, width - margins.left - margins.right);
+  const laid = fit(T, S, across, Math.max(LEAST.height, height - margins.top - margins.bottom));
+  // Where the plot leaves some height, labels above it are longer.
+  const spare = height - margins.top - laid.height - margins.bottom;
+  const longer = isNamed(rough.fx) ? 0 : widest(keys, measure) - CLOSE.top;
+  margins.top += Math.ceil(Math.max(0, Math.min(CLOSE.more, spare, longer)));
+  return { fit: laid, margins };
+}
+
+/** The least height that a map needs. */
+export function leastHeight({ top, bottom }: Margins): number {
+  return top + LEAST.height + bottom;
 }
 
 /** The same without the room that only a closer look would need, for a picture that will not be zoomed. */
-export function trimmed(view: View, margins: Margins): Margins {
+export function trimmed(view: View, margins: Margins, measure: Measure): Margins {
+  const left = Math.max(measure(QUERIES), measure(count(seen(view).i1 - 1)));
   return {
     ...margins,
-    left: isNamed(view.ky) ? margins.left : Math.min(margins.left, TITLE + 46 + GAP + 2),
-    top: isNamed(view.kx) ? margins.top : Math.min(margins.top, TITLE + FONT + 4 + GAP + 3),
+    left: isNamed(view.ky) ? margins.left : Math.min(margins.left, left + GAP + 2),
+    // Two lines above the colour bar.
+    top: isNamed(view.kx) ? margins.top : Math.min(margins.top, TITLE + FONT + 4 + GAP + 3 + 13),
   };
 }
 
@@ -133,50 +167,54 @@ export function filled(view: View): { x0: number; x1: number; y0: number; y1: nu
   };
 }
 
+/** The least of 1, 2 and 5 times a power of ten that is not below a number. */
+export function roundAbove(x: number): number {
+  const decade = 10 ** Math.floor(Math.log10(x));
+  return [1, 2, 5, 10].find((step) => step * decade >= x * (1 - 1e-9))! * decade;
+}
+
 /** The distance of round numbers that stand at least `least` pixels apart. */
 export function stepOf(k: number, least: number): number {
-  const raw = Math.max(1, least / k);
-  const decade = 10 ** Math.floor(Math.log10(raw));
-  return [1, 2, 5, 10].find((x) => x * decade >= raw * (1 - 1e-9))! * decade;
+  return roundAbove(Math.max(1, least / k));
 }
 
 export function isNamed(k: number): boolean {
   return k >= NAMED;
 }
 
-/** Labels and ticks of both axes, and their titles. */
+/** Labels and ticks of both axes, and their titles: of the queries in the corner, of the keys above their labels. */
 export function axesOf(view: View, margins: Margins, queries: Axis, keys: Axis, cross: boolean, measure: Measure): Axes {
-  const out: Axes = { marks: [], ticks: [] };
-  const left = queryAxis(out, view, margins, queries, measure);
+  const out: Axes = { marks: [], ticks: [], title: { y: 0, end: 0 } };
+  queryAxis(out, view, margins, queries, measure);
   const top = keyAxis(out, view, margins, keys, measure);
-  const { x0, x1, y0, y1 } = filled(view);
-  const titled = (what: string, axis: Axis) => (cross && axis.name ? `${what} · ${axis.name}` : what);
-  const middle = margins.top + (y0 + y1) / 2;
-  const across = margins.left + (x0 + x1) / 2;
-  const title = (text: string, room: number) => cut(text, Math.max(60, room), measure);
-  out.marks.push(
-    { x: left - 8, y: middle, text: title(titled("queries", queries), y1 - y0), angle: -90, anchor: "middle", tone: "soft" },
-    { x: across, y: top - 9, text: title(titled("keys", keys), x1 - x0), angle: 0, anchor: "middle", tone: "soft" },
-  );
+  const left = margins.left + filled(view).x0;
+  const edge = margins.top + filled(view).y0;
+  // The labels of a crosshair at the first query and key reach as far as this.
+  const clear = edge - TAGGED;
+  const y = Math.min(top - 8, clear - 7);
+  const named = (what: string, axis: Axis) => (cross && axis.name ? `${what} · ${axis.name}` : what);
+  const right = margins.left + view.width;
+  const text = cut(`${named("keys", keys)} →`, Math.max(60, 0.6 * (right - left)), measure);
+  out.marks.push({ x: left, y, text, angle: 0, anchor: "start", tone: "soft" });
+  out.title = { y, end: left + measure(text) };
+  const word = (text: string, at: number): Mark => ({ x: left - GAP, y: at, text: cut(text, left - GAP, measure), angle: 0, anchor: "end", tone: "soft" });
+  if (cross && queries.name) out.marks.push(word("queries", edge - 29), word(`${queries.name} ↓`, edge - 16));
+  else out.marks.push(word(QUERIES, edge - 16));
   return out;
 }
 
-/** Returns the x to the left of which there is nothing yet. */
-function queryAxis(out: Axes, view: View, margins: Margins, axis: Axis, measure: Measure): number {
+function queryAxis(out: Axes, view: View, margins: Margins, axis: Axis, measure: Measure): void {
   const { i0, i1 } = seen(view);
   const edge = margins.left + filled(view).x0;
   const named = isNamed(view.ky);
   const step = named ? 1 : stepOf(view.ky, 34);
-  let most = 0;
   for (let i = Math.ceil(i0 / step) * step; i < i1; i += step) {
     const y = margins.top + view.y + (i + 0.5) * view.ky;
     if (y < margins.top || y > margins.top + view.height) continue;
-    const text = named ? cut(shownToken(axis, i), margins.left - TITLE - GAP - 2, measure) : count(i);
-    most = Math.max(most, measure(text));
+    const text = named ? cut(shownToken(axis, i), margins.left - GAP - 2, measure) : count(i);
     out.marks.push({ x: edge - GAP, y, text, angle: 0, anchor: "end", tone: toneOf(axis, i, named) });
     if (!named) out.ticks.push([edge - 4, y, edge, y]);
   }
-  return edge - GAP - most;
 }
 
 /** Returns the y above which there is nothing yet. */
@@ -186,7 +224,7 @@ function keyAxis(out: Axes, view: View, margins: Margins, axis: Axis, measure: M
   const named = isNamed(view.kx);
   const step = named ? 1 : stepOf(view.kx, 60);
   const angle = named ? angleOf(view, axis, measure) : 0;
-  const room = angle === 0 ? Infinity : (margins.top - TITLE - GAP - 3) / (angle === -45 ? 0.75 : 1);
+  const room = angle === 0 ? Infinity : (margins.top - TITLE - GAP - 3 - (angle === -45 ? 3 : 0)) / (angle === -45 ? SLANT : 1);
   let most = FONT;
   for (let j = Math.ceil(j0 / step) * step; j < j1; j += step) {
     const x = margins.left + view.x + (j + 0.5) * view.kx;
@@ -211,59 +249,4 @@ function angleOf(view: View, axis: Axis, measure: Measure): 0 | -45 | -90 {
   for (let j = j0; j < j1 && fits; j++) fits = measure(shownToken(axis, j)) <= view.kx - 6;
   if (fits) return 0;
   return view.kx >= SLANTED ? -45 : -90;
-}
-
-/** The colour bar: where it stands, its numbers and what it is of. */
-export interface Bar extends Axes {
-  x: number;
-  y: number;
-  width: number;
-  height: number;
-}
-
-export function barOf(view: View, margins: Margins, look: Look, says: string, measure: Measure): Bar {
-  const { x1, y0, y1 } = filled(view);
-  // A pattern of one row still has a bar that can be read.
-  const height = Math.max(Math.min(view.height, BAR.shortest), Math.min(BAR.tallest, y1 - y0));
-  const bar: Bar = {
-    x: margins.left + x1 + BAR.gap,
-    y: margins.top + y0,
-    width: BAR.width,
-    height,
-    marks: [],
-    ticks: [],
-  };
-  const right = bar.x + bar.width;
-  let most = 0;
-  for (const value of barValues(look)) {
-    const t = SCALES[look.scale](Math.abs(value) / look.range);
-    const place = look.diverging ? 0.5 + (Math.sign(value) * t) / 2 : t;
-    const y = bar.y + height * (1 - place);
-    const text = look.diverging && value > 0 ? `+${short(value)}` : short(value);
-    most = Math.max(most, measure(text));
-    bar.marks.push({ x: right + 7, y, text, angle: 0, anchor: "start", tone: "ink" });
-    bar.ticks.push([right, y, right + 4, y]);
-  }
-  bar.marks.push({
-    x: right + 7 + most + 11,
-    y: bar.y + height / 2,
-    text: cut(says, height, measure),
-    angle: 90,
-    anchor: "middle",
-    tone: "soft",
-  });
-  return bar;
-}
-
-/** Values that the bar names: the largest, and round ones that lie far enough apart on its scale. */
-function barValues({ range, scale, diverging }: Look): number[] {
-  const parts = { linear: [1, 0.5], sqrt: [1, 0.25], log: [1, 0.1, 0.01, 0.001] }[scale];
-  const shown = diverging && scale === "log" ? [1, 0.01] : parts;
-  const up = shown.map((part) => (part === 1 ? range : roundBelow(part * range)));
-  return diverging ? [...up, 0, ...up.map((x) => -x).reverse()] : [...up, 0];
-}
-
-function roundBelow(x: number): number {
-  const decade = 10 ** Math.floor(Math.log10(x) + 1e-9);
-  return [5, 2, 1].find((step) => step * decade <= x * (1 + 1e-9))! * decade;
 }

@@ -4,6 +4,7 @@ import { colours, inkOn, SCALES, STEPS } from "./colour";
 import type { Colour } from "./colour";
 import { TILE } from "./protocol";
 import type { Shown } from "./protocol";
+import { mostIn } from "./ranges";
 import { Recent } from "./recent";
 import type { State } from "./state";
 import type { Tile, Tiles } from "./tiles";
@@ -46,6 +47,7 @@ const COLOURED = 144;
 const LINED = 14;
 /** Larger cells get their number. */
 const NUMBERED = { width: 36, height: 16 };
+const HALF_LINE = 6;
 
 /** The best tiles that are loaded for a view: of level z, or else the next coarser, or else the preview. */
 export function piecesOf(tiles: Tiles, shown: Shown, view: View, z: number): Pieces {
@@ -81,6 +83,29 @@ function bestTile(tiles: Tiles, shown: Shown, z: number, r: number, c: number): 
     if (tile) return tile;
   }
   return tiles.get(shown, null, 0, 0);
+}
+
+/** The largest size among the cells of a view, whatever its sign. */
+export function mostOf(list: Piece[], view: View): number {
+  const part = seen(view);
+  let most = 0;
+  for (const { tile, i0, i1, j0, j1 } of list) {
+    if (tile.most <= most) continue;
+    const pool = 2 ** tile.z;
+    const row = (i: number) => i / pool - tile.r * TILE;
+    const column = (j: number) => j / pool - tile.c * TILE;
+    most = Math.max(
+      most,
+      mostIn(
+        tile,
+        Math.floor(row(Math.max(i0, part.i0))),
+        Math.min(tile.h, Math.ceil(row(Math.min(i1, part.i1)))),
+        Math.floor(column(Math.max(j0, part.j0))),
+        Math.min(tile.w, Math.ceil(column(Math.min(j1, part.j1)))),
+      ),
+    );
+  }
+  return most;
 }
 
 /** The value drawn at query i and key j, with the queries [i0, i1) and keys [j0, j1) that it pools. */
@@ -231,28 +256,31 @@ export interface Written {
   ink: string;
 }
 
-/** The numbers of the cells in view, middles in plot pixels, where `value` knows them; `measure` gives widths. */
+/**
+ * The numbers of the cells in view, middles in plot pixels, where `value` knows them; `measure` gives widths. All have
+ * one form, the longer one where it fits into every cell; none is cut off by the edge of the plot.
+ */
 export function numbers(
   view: View,
   look: Look,
   value: (i: number, j: number) => number | null,
   measure: (text: string) => number,
 ): Written[] {
-  const out: Written[] = [];
+  const found: { x: number; y: number; p: number }[] = [];
   const { i0, i1, j0, j1 } = seen(view);
   for (let i = i0; i < i1; i++) {
     for (let j = j0; j < j1; j++) {
       const p = value(i, j);
-      if (p === null) continue;
-      const full = share(p);
-      const text = measure(full) <= view.kx - 4 ? full : brief(p);
-      out.push({
-        x: view.x + (j + 0.5) * view.kx,
-        y: view.y + (i + 0.5) * view.ky,
-        text,
-        ink: inkOn(colourOf(p, look)),
-      });
+      if (p !== null) found.push({ x: view.x + (j + 0.5) * view.kx, y: view.y + (i + 0.5) * view.ky, p });
     }
+  }
+  const form = found.every(({ p }) => measure(share(p)) <= view.kx - 4) ? share : brief;
+  const out: Written[] = [];
+  for (const { x, y, p } of found) {
+    const text = form(p);
+    const half = measure(text) / 2 + 1;
+    if (x < half || x > view.width - half || y < HALF_LINE || y > view.height - HALF_LINE) continue;
+    out.push({ x, y, text, ink: inkOn(colourOf(p, look)) });
   }
   return out;
 }

@@ -1,15 +1,16 @@
 // What a frame of the map is made of: the level it draws, the tiles it waits for, and the figure.
 
 import type { Margins } from "./axes";
+import { mostOf } from "./cells";
 import type { Pieces } from "./cells";
-import { ceiling, isDark } from "./colour";
-import { bandOf } from "./edges";
+import { isDark } from "./colour";
+import { isHidden, maskOf } from "./edges";
 import type { Figure } from "./figure";
 import type { Scene, Shown } from "./protocol";
 import { axesIn, measured, pooled } from "./readout";
 import type { State } from "./state";
 import type { Tiles, Wish } from "./tiles";
-import { levelFor, middleOf, nearestFirst, ringOf, tilesIn } from "./view";
+import { levelFor, middleOf, nearestFirst, ringOf, seen, tilesIn } from "./view";
 import type { Span, View } from "./view";
 
 /** The level to draw: as fine as the screen shows, but not finer than what can be had. */
@@ -36,33 +37,50 @@ export function wishesOf(tiles: Tiles, shown: Shown, view: View, span: Span): Wi
   return wishes;
 }
 
+/** The tiles that say what the colours span: those of the level, or while none is there, what stands in for them. */
+function sharp({ list }: Pieces, z: number): Pieces["list"] {
+  const found = list.filter(({ tile }) => tile.z === z && tile.exact);
+  return found.length ? found : list;
+}
+
+/** The largest value that a map shows. */
+export function mostShown(pieces: Pieces, view: View, z: number): number {
+  return mostOf(sharp(pieces, z), view);
+}
+
 export function composed(
   scene: Scene,
   state: State,
   shown: Shown,
-  { view, z, margins, pieces }: { view: View; z: number; margins: Margins; pieces: Pieces },
+  { view, z, margins, pieces, most, range }: { view: View; z: number; margins: Margins; pieces: Pieces; most: number; range: number },
 ): Figure {
   const layer = scene.layers[shown.layer]!;
   const [queries, keys] = axesIn(scene, layer, shown.b);
-  const sharp = pieces.list.filter(({ tile }) => tile.z === z && tile.exact);
-  const most = Math.max(0, ...(sharp.length ? sharp : pieces.list).map(({ tile }) => tile.most));
-  // Until the tiles of the level are there, coarser ones may stand in for them.
-  const pools = 2 ** Math.max(z, ...(sharp.length ? [] : pieces.list.map(({ tile }) => tile.z)));
-  const pool = pooled(shown, { i0: 0, i1: Math.min(layer.T, pools), j0: 0, j1: Math.min(layer.S, pools) });
+  const mask = maskOf(layer, shown.b);
+  const pool = 2 ** Math.max(z, ...sharp(pieces, z).map(({ tile }) => tile.z));
+  const cells = pooled(shown, { i0: 0, i1: Math.min(layer.T, pool), j0: 0, j1: Math.min(layer.S, pool) });
+  const empty = pieces.exact && most === 0 && !isHidden(mask, seen(view));
   return {
     shown,
     view,
     z,
     margins,
     pieces: pieces.list,
-    look: { range: ceiling(most), scale: state.scale, dark: isDark(state), diverging: shown.minus !== undefined },
-    band: bandOf(layer, shown.b),
+    look: { range, scale: state.scale, dark: isDark(state), diverging: shown.minus !== undefined },
+    mask,
     queries,
     keys,
     cross: layer.kind === "cross",
-    says: [measured(scene, shown), pool].filter(Boolean).join(", "),
+    says: [measured(scene, shown), cells].filter(Boolean),
+    note: empty ? nothingIn(shown) : "",
+    pool,
     query: state.query,
     key: state.key,
     sink: shown.hide ? (layer.sink[shown.b] ?? null) : null,
   };
+}
+
+function nothingIn({ minus, hide }: Shown): string {
+  if (minus !== undefined) return "no difference here";
+  return hide ? "no query attends to anything else here" : "no query attends to anything here";
 }

@@ -1,11 +1,13 @@
 // What is shown and how: which run and row, the scale, what is pooled and hidden, theme.
 
-import { neighbour } from "./choosing";
+import { every } from "./arrange";
+import { layerOf, neighbour } from "./choosing";
 import { button, make } from "./dom";
 import { check, pick, segments } from "./fields";
 import type { Field } from "./fields";
-import type { Scene } from "./protocol";
+import type { Axis, Scene } from "./protocol";
 import type { State, Store } from "./state";
+import { count, shownToken } from "./words";
 
 /** One field and the part of the state that it stands for. */
 type Bound = (state: State) => void;
@@ -49,25 +51,36 @@ export function pageControls(host: HTMLElement, scene: Scene, store: Store, does
   return follow(store, bound);
 }
 
+/** The key that "hide sink" hides, by its token. */
+function sinkTitle(scene: Scene, { layer, head, b }: State): string {
+  const { sink, cols } = layerOf(scene, [layer, head]);
+  const at = sink[b] ?? 0;
+  const axis = scene.axes[cols[b] ?? 0] as Axis;
+  return `Leaves out key ${count(at)} “${shownToken(axis, at)}”, the first that any query may attend to`;
+}
+
 /** What concerns the map. */
 export function mapControls(host: HTMLElement, scene: Scene, store: Store): () => void {
   const bound: Bound[] = [];
   const scale = segments<State["scale"]>("Colour scale", [["linear", "linear"], ["sqrt", "√", "square root"], ["log", "log", "logarithm"]], (value) => store.set({ scale: value }));
   const pool = segments<State["pool"]>("One pixel of many cells", [["mean", "mean"], ["max", "max"]], (value) => store.set({ pool: value }));
-  const hide = check("hide sink", "Leaves the key out that the last query may attend to first", (on) => store.set({ hide: on }));
-  const norm = check("scale rows", "Divides each row by its largest probability", (on) => store.set({ norm: on }));
+  const hide = check("hide sink", "", (on) => store.set({ hide: on }));
+  bound.push((state) => (hide.node.title = sinkTitle(scene, state)));
+  const norm = check("row max = 1", "Divides each row by its largest probability", (on) => store.set({ norm: on }));
   const beside = button("Side by side", () => {
     const state = store.get();
     store.set({ beside: state.beside ? null : neighbour(scene, [state.layer, state.head]) });
   }, { class: "small", title: "A second head beside; Shift click on a head chooses it" });
+  beside.disabled = every(scene).length < 2;
   bound.push((state) => beside.setAttribute("aria-pressed", String(state.beside !== null)));
   const group = (name: string, node: HTMLElement) => make("span", { class: "pick" }, make("span", { "aria-hidden": "true" }, name), node);
-  host.append(
-    group("colour", bind(scale, (state) => state.scale, bound)),
-    group("pool", bind(pool, (state) => state.pool, bound)),
-    // A saved file holds probabilities as they are.
-    ...(scene.saved ? [] : [bind(hide, (state) => state.hide, bound), bind(norm, (state) => state.norm, bound)]),
-    beside,
-  );
+  const colours = group("colour", bind(scale, (state) => state.scale, bound));
+  const pools = group("pool", bind(pool, (state) => state.pool, bound));
+  // Where there is too little room for one line, half of them go to the next: never one alone. A saved file holds
+  // probabilities as they are, and so has fewer.
+  const halves = scene.saved
+    ? [[colours], [pools, beside]]
+    : [[colours, pools], [bind(hide, (state) => state.hide, bound), bind(norm, (state) => state.norm, bound), beside]];
+  host.append(...halves.map((half) => make("div", {}, ...half)));
   return follow(store, bound);
 }

@@ -1,18 +1,18 @@
 // Paints a pattern with all that stands around it onto a canvas.
 
-import { axesOf, barOf, cut, filled, FONT } from "./axes";
-import type { Line, Margins, Mark, Measure } from "./axes";
+import { axesOf, filled, FONT } from "./axes";
+import type { Line, Margins, Mark, Measure, Title } from "./axes";
+import { barOf } from "./bar";
 import { isLined, isNumbered, numbers, reading } from "./cells";
 import type { Cells, Look, Piece } from "./cells";
 import { colours, css, paper } from "./colour";
 import type { Paper } from "./colour";
-import { edgesOf, isVisible } from "./edges";
-import type { Band } from "./edges";
+import { hiddenIn, isVisible } from "./edges";
+import type { Mask } from "./edges";
 import type { Axis, Shown } from "./protocol";
 import type { Tiles } from "./tiles";
 import { seen } from "./view";
 import type { View } from "./view";
-import { count, shownToken } from "./words";
 
 /** Everything that one picture of a pattern is made of. */
 export interface Figure {
@@ -22,12 +22,16 @@ export interface Figure {
   margins: Margins;
   pieces: Piece[];
   look: Look;
-  band: Band;
+  mask: Mask;
   queries: Axis;
   keys: Axis;
   cross: boolean;
-  /** What the colour bar is of. */
-  says: string;
+  /** What the colour bar is of, in a line or two. */
+  says: string[];
+  /** What is written over a plot with nothing in it. */
+  note: string;
+  /** Queries and keys that one drawn cell stands for. */
+  pool: number;
   /** Selected query and key. */
   query: number | null;
   key: number | null;
@@ -86,13 +90,14 @@ export function paintFigure(
   paintHidden(pen, figure, ink, ratio);
   paintSelection(pen, figure, ink);
   pen.restore();
+  if (figure.note) paintNote(pen, figure, ink, measure);
   pen.strokeStyle = ink.line;
   pen.lineWidth = 1;
   pen.strokeRect(margins.left + x0 - 0.5, margins.top + y0 - 0.5, x1 - x0 + 1, y1 - y0 + 1);
   const axes = axesOf(view, margins, figure.queries, figure.keys, figure.cross, measure);
   stroke(pen, axes.ticks, ink.line, 1);
   paintMarks(pen, axes.marks, ink);
-  paintBar(pen, figure, ink, measure);
+  paintBar(pen, figure, ink, axes.title, measure);
   pen.restore();
   return whole;
 }
@@ -110,8 +115,8 @@ export function gridLines(view: View): Line[] {
 export function numbersOf(figure: Figure, tiles: Tiles, measure: Measure): ReturnType<typeof numbers> {
   const value = (i: number, j: number) => {
     const found = reading(tiles, figure.shown, figure.view, 0, i, j);
-    if (!found?.exact || found.i1 - found.i0 > 1) return null;
-    return found.p === 0 && !isVisible(figure.band, i, j) ? null : found.p;
+    if (!found?.exact || found.i1 - found.i0 > 1 || Number.isNaN(found.p) || j === figure.sink) return null;
+    return found.p === 0 && !isVisible(figure.mask, i, j) ? null : found.p;
   };
   return numbers(figure.view, figure.look, value, measure);
 }
@@ -166,12 +171,12 @@ function hatchOf(pen: CanvasRenderingContext2D, { view }: Figure, colour: string
 
 function paintHidden(pen: CanvasRenderingContext2D, figure: Figure, ink: Paper, ratio: number): void {
   const { view } = figure;
-  const edges = edgesOf(view, figure.band);
+  const { areas, borders } = hiddenIn(view, figure.mask);
   const sink = sinkBox(figure);
-  if (!edges.length && !sink) return;
+  if (!areas.length && !sink) return;
   pen.beginPath();
-  for (const { hidden } of edges) {
-    hidden.forEach(([x, y], n) => (n ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+  for (const area of areas) {
+    area.forEach(([x, y], n) => (n ? pen.lineTo(x, y) : pen.moveTo(x, y)));
     pen.closePath();
   }
   if (sink) pen.rect(...sink);
@@ -185,22 +190,43 @@ function paintHidden(pen: CanvasRenderingContext2D, figure: Figure, ink: Paper, 
   pen.strokeStyle = ink.line;
   pen.lineWidth = 1;
   pen.beginPath();
-  for (const { line } of edges) line.forEach(([x, y], n) => (n ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+  for (const line of borders) line.forEach(([x, y], n) => (n ? pen.lineTo(x, y) : pen.moveTo(x, y)));
   pen.stroke();
 }
 
-/** Outlines of the selected query's row and the selected key's column; a line where they are too thin for one. */
-export function selectionBoxes({ view, query, key }: Figure): [number, number, number, number][] {
+/** What a plot with nothing in it says, in its middle. */
+export function noteMark({ view, margins, note }: Figure): Mark {
+  const { x0, x1, y0, y1 } = filled(view);
+  return { x: margins.left + (x0 + x1) / 2, y: margins.top + (y0 + y1) / 2, text: note, angle: 0, anchor: "middle", tone: "ink" };
+}
+
+function paintNote(pen: CanvasRenderingContext2D, figure: Figure, ink: Paper, measure: Measure): void {
+  const mark = noteMark(figure);
+  const half = measure(mark.text) / 2 + 8;
+  pen.fillStyle = ink.surface;
+  pen.fillRect(mark.x - half, mark.y - 11, 2 * half, 22);
+  paintMarks(pen, [mark], ink);
+}
+
+/**
+ * Outlines of the drawn cells in the selected query's row and the selected key's column; a line where they are too thin
+ * for one.
+ */
+export function selectionBoxes({ view, query, key, pool }: Figure): [number, number, number, number][] {
   const { x0, x1, y0, y1 } = filled(view);
   const boxes: [number, number, number, number][] = [];
   const thin = 5;
   if (query !== null && query < view.T) {
-    const y = view.y + query * view.ky;
-    boxes.push(view.ky >= thin ? [x0 + 1, y, x1 - x0 - 2, view.ky] : [x0, y + view.ky / 2, x1 - x0, 0]);
+    const first = query - (query % pool);
+    const y = view.y + first * view.ky;
+    const height = Math.min(pool, view.T - first) * view.ky;
+    boxes.push(height >= thin ? [x0 + 1, y, x1 - x0 - 2, height] : [x0, y + height / 2, x1 - x0, 0]);
   }
   if (key !== null && key < view.S) {
-    const x = view.x + key * view.kx;
-    boxes.push(view.kx >= thin ? [x, y0 + 1, view.kx, y1 - y0 - 2] : [x + view.kx / 2, y0, 0, y1 - y0]);
+    const first = key - (key % pool);
+    const x = view.x + first * view.kx;
+    const width = Math.min(pool, view.S - first) * view.kx;
+    boxes.push(width >= thin ? [x, y0 + 1, width, y1 - y0 - 2] : [x + width / 2, y0, 0, y1 - y0]);
   }
   return boxes;
 }
@@ -219,7 +245,7 @@ function paintSelection(pen: CanvasRenderingContext2D, figure: Figure, ink: Pape
   }
 }
 
-function stroke(pen: CanvasRenderingContext2D, lines: Line[], colour: string, width: number): void {
+export function stroke(pen: CanvasRenderingContext2D, lines: Line[], colour: string, width: number): void {
   pen.strokeStyle = colour;
   pen.lineWidth = width;
   pen.beginPath();
@@ -248,11 +274,13 @@ function paintMarks(pen: CanvasRenderingContext2D, marks: Mark[], ink: Paper): v
   }
 }
 
-function paintBar(pen: CanvasRenderingContext2D, figure: Figure, ink: Paper, measure: Measure): void {
+function paintBar(pen: CanvasRenderingContext2D, figure: Figure, ink: Paper, title: Title, measure: Measure): void {
   const { look } = figure;
-  const bar = barOf(figure.view, figure.margins, look, figure.says, measure);
+  const bar = barOf(figure.view, figure.margins, look, figure.says, title, measure);
   const table = colours(look.dark, look.diverging);
-  const fill = pen.createLinearGradient(0, bar.y + bar.height, 0, bar.y);
+  const fill = figure.margins.bar === "below"
+    ? pen.createLinearGradient(bar.x, 0, bar.x + bar.width, 0)
+    : pen.createLinearGradient(0, bar.y + bar.height, 0, bar.y);
   for (let n = 0; n <= 64; n++) fill.addColorStop(n / 64, css(table[Math.round((n / 64) * (table.length - 1))]!));
   pen.fillStyle = fill;
   pen.fillRect(bar.x, bar.y, bar.width, bar.height);
@@ -261,67 +289,4 @@ function paintBar(pen: CanvasRenderingContext2D, figure: Figure, ink: Paper, mea
   pen.strokeRect(bar.x - 0.5, bar.y - 0.5, bar.width + 1, bar.height + 1);
   stroke(pen, bar.ticks, ink.line, 1);
   paintMarks(pen, bar.marks, ink);
-}
-
-/** Paints a ring around the pattern: the keys go to it. */
-export function paintFocus(pen: CanvasRenderingContext2D, { view, margins, look }: Figure): void {
-  const { x0, x1, y0, y1 } = filled(view);
-  pen.strokeStyle = paper(look.dark).focus;
-  pen.lineWidth = 2;
-  pen.strokeRect(margins.left + x0 - 2, margins.top + y0 - 2, x1 - x0 + 4, y1 - y0 + 4);
-}
-
-/** Paints lines through the cells [i0, i1) x [j0, j1) and names their positions on both axes. */
-export function paintCross(
-  pen: CanvasRenderingContext2D,
-  figure: Figure,
-  at: { i0: number; i1: number; j0: number; j1: number },
-  measure: Measure,
-): void {
-  const { view, margins } = figure;
-  const ink = paper(figure.look.dark);
-  const { x0, x1, y0, y1 } = filled(view);
-  const x = margins.left + view.x + ((at.j0 + at.j1) / 2) * view.kx;
-  const y = margins.top + view.y + ((at.i0 + at.i1) / 2) * view.ky;
-  const width = (at.j1 - at.j0) * view.kx;
-  const height = (at.i1 - at.i0) * view.ky;
-  // Along large cells the lines keep to their sides, where no number stands.
-  const sides = (size: number) => (size >= 12 ? [-size / 2, size / 2] : [0]);
-  pen.save();
-  pen.beginPath();
-  pen.rect(margins.left + x0, margins.top + y0, x1 - x0, y1 - y0);
-  pen.clip();
-  pen.globalAlpha = Math.min(width, height) >= 12 ? 0.4 : 0.55;
-  const down = sides(width).map((by): Line => [x + by, margins.top + y0, x + by, margins.top + y1]);
-  const across = sides(height).map((by): Line => [margins.left + x0, y + by, margins.left + x1, y + by]);
-  stroke(pen, [...down, ...across], ink.ink, 1);
-  pen.globalAlpha = 1;
-  if (Math.min(width, height) >= 4) {
-    pen.strokeStyle = ink.ink;
-    pen.lineWidth = 1.5;
-    pen.strokeRect(x - width / 2, y - height / 2, width, height);
-  }
-  pen.restore();
-  pen.save();
-  const room = margins.left + x0 - 8;
-  const left = cut(`${count(at.i0)} ${shownToken(figure.queries, at.i0)}`, room - 10, measure);
-  tag(pen, left, margins.left + x0 - 4 - measure(left) / 2 - 5, y, ink, measure);
-  const top = cut(`${count(at.j0)} ${shownToken(figure.keys, at.j0)}`, 160, measure);
-  const half = measure(top) / 2 + 5;
-  const from = Math.min(sizeOf(figure).width - half - 1, Math.max(half + 1, x));
-  tag(pen, top, from, margins.top + y0 - 13, ink, measure);
-  pen.restore();
-}
-
-function tag(pen: CanvasRenderingContext2D, text: string, x: number, y: number, ink: Paper, measure: Measure): void {
-  const width = measure(text) + 10;
-  pen.fillStyle = ink.ink;
-  pen.beginPath();
-  pen.roundRect(x - width / 2, y - 9, width, 18, 4);
-  pen.fill();
-  pen.fillStyle = ink.onInk;
-  pen.font = `${FONT}px ${FAMILY}`;
-  pen.textAlign = "center";
-  pen.textBaseline = "middle";
-  pen.fillText(text, x, y + 0.5);
 }

@@ -1,11 +1,12 @@
 // Finds tokens by their text: a small field that goes from one token to the next.
 
 import { button, make } from "./dom";
-import { count } from "./words";
+import { isBare } from "./numbers";
 import type { Axis } from "./protocol";
+import { count } from "./words";
 
 /** Numbers and places stand apart from each other; the tokens of a text run on. */
-const apart = (axis: Axis): boolean => axis.kind === "grid" || axis.name === "positions";
+const apart = (axis: Axis): boolean => axis.kind === "grid" || isBare(axis);
 
 /** Positions where the text begins, whatever its case. A word may be of several tokens. */
 export function matches(axis: Axis, text: string): number[] {

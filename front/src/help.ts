@@ -8,6 +8,7 @@ const KEYS: [where: string, keys: [string, string][]][] = [
     [
       ["?", "this list"],
       ["[ and ]", "head before, head after"],
+      ["/", "find a token; Enter and Shift Enter: next, previous"],
       ["Tab", "from part to part"],
     ],
   ],
@@ -16,8 +17,8 @@ const KEYS: [where: string, keys: [string, string][]][] = [
     [
       ["Arrows", "from head to head"],
       ["Enter", "show on the map"],
-      ["Shift Enter", "show beside; or Shift click"],
-      ["Space", "into the mean of the text; or Ctrl click"],
+      ["Shift Enter, Shift click", "show beside"],
+      ["Space, Ctrl click", "into the mean of the text, or out of it"],
     ],
   ],
   [
@@ -26,7 +27,8 @@ const KEYS: [where: string, keys: [string, string][]][] = [
       ["Arrows", "move the map"],
       ["Shift arrows", "move the crosshair by one cell"],
       ["+ and −", "zoom; or wheel, pinch, double click"],
-      ["Shift drag", "zoom to a box"],
+      ["b", "a box: arrows with Shift, then Enter; or Shift drag"],
+      ["Esc", "give up the box, the crosshair"],
       ["0", "the whole pattern"],
       ["Enter", "select query and key under the crosshair"],
     ],
@@ -37,7 +39,7 @@ const KEYS: [where: string, keys: [string, string][]][] = [
       ["Arrows", "from token to token"],
       ["Page Up, Page Down", "64 tokens on"],
       ["Home, End", "first and last token"],
-      ["Esc", "let go of the held token"],
+      ["Esc", "release the held token; close the search"],
     ],
   ],
 ];

@@ -6,7 +6,20 @@ import type { Answer, Name, Questions, Transport } from "./protocol";
 /** Nobody is there to answer: a state of the connection, not of one question. */
 export class Lost extends Refusal {}
 
+/** Nobody had time for the question: it may be asked again in a while. */
+export class Busy extends Refusal {}
+
+/** The other side failed at a question that may be right. */
+export class Failed extends Refusal {}
+
 const GONE = "The Python side no longer answers: its process was stopped, or the connection to it broke.";
+
+/** What is wrong with the question itself has status 400; no other status says that it will not be answered later. */
+async function refusalOf(answer: Response): Promise<Refusal> {
+  const says = await sentenceOf(answer);
+  if (answer.status === 400) return new Refusal(says);
+  return answer.status === 503 ? new Busy(says) : new Failed(says);
+}
 
 /** The sentence of a refused question; a proxy's error page holds none. */
 async function sentenceOf(answer: Response): Promise<string> {
@@ -33,7 +46,7 @@ export class Http implements Transport {
     let frame: ArrayBuffer;
     try {
       answer = await fetch(`ask/${name}?${query}`, { headers: { "X-Headwise-Token": this.token }, signal: signal ?? null });
-      if (!answer.ok) throw new Refusal(await sentenceOf(answer));
+      if (!answer.ok) throw await refusalOf(answer);
       frame = await answer.arrayBuffer();
     } catch (error) {
       if (error instanceof Refusal || signal?.aborted) throw error;

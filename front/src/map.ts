@@ -2,24 +2,27 @@
 
 import { layOut, trimmed } from "./axes";
 import type { Margins, Measure } from "./axes";
-import { Caveat } from "./caveat";
+import { Caveat, lackOf } from "./caveat";
 import { Cells, piecesOf, reading } from "./cells";
 import type { Reading } from "./cells";
+import { title } from "./choosing";
 import { commandOf } from "./commands";
 import type { Command } from "./commands";
-import { composed, levelOf, wishesOf } from "./compose";
-import { measurer, paintCross, paintFigure, paintFocus, sizeOf } from "./figure";
+import { composed, levelOf, mostShown, wishesOf } from "./compose";
+import { paintCross, paintFocus } from "./cross";
+import { blockOf } from "./edges";
+import { measurer, paintFigure, sizeOf } from "./figure";
 import type { Figure } from "./figure";
 import { pngOf, svgOf } from "./picture";
 import type { Layer, Scene, Shown } from "./protocol";
-import { axesIn, hint, sayReading } from "./readout";
+import { axesIn, hint, isTouched, sayReading } from "./readout";
 import type { Said } from "./readout";
-import { buildStage, placeBox, say } from "./stage";
+import { buildStage, clean, placeBox, placePlot, say } from "./stage";
 import type { Stage } from "./stage";
 import { shown as shownIn } from "./state";
 import type { State, Store } from "./state";
 import type { Tiles } from "./tiles";
-import { around, atOf, cellAt, held, levelFor, tilesIn, turnOf, viewOf, zoomed } from "./view";
+import { around, atOf, cellAt, held, lackTo, levelFor, nearestCell, tilesIn, turnOf, viewOf, zoomed } from "./view";
 import type { Fit, Turn, View } from "./view";
 import { Zoom } from "./zoom";
 
@@ -51,6 +54,8 @@ export class MapPanel {
   private told: State["at"] = null;
   private moved = false;
   private cross: Cell | null = null;
+  /** Where the pointer is, in the window and in the plot: what lies there changes when the view turns. */
+  private pointer: { client: [number, number]; at: [number, number] } | null = null;
   private boxing = false;
   private box: { from: Cell; to: Cell } | null = null;
   private figure: Figure | null = null;
@@ -64,7 +69,12 @@ export class MapPanel {
     private readonly tiles: Tiles,
     private readonly place: (state: State) => [number, number] | null,
   ) {
-    this.dom = buildStage(host);
+    this.dom = buildStage(host, {
+      in: () => this.obey({ name: "zoom", by: 2 }),
+      out: () => this.obey({ name: "zoom", by: 0.5 }),
+      whole: () => this.obey({ name: "whole" }),
+      box: () => this.setBoxing(!this.boxing),
+    });
     this.caveat = new Caveat(this.dom.badge, () => this.paint());
     this.pen = this.dom.canvas.getContext("2d");
     this.measure = measurer(this.pen);
@@ -75,8 +85,11 @@ export class MapPanel {
         this.moved = true;
         this.redraw();
       },
-      pointed: (at) => this.point(at),
-      clicked: (at) => this.select(this.cellAt(at)),
+      pointed: (event) => this.point(event),
+      clicked: (at) => {
+        const cell = this.cellAt(at);
+        return () => this.select(cell);
+      },
       boxed: (from, to, done) => this.drag(from, to, done),
       isBoxing: () => this.boxing,
     });
@@ -105,6 +118,7 @@ export class MapPanel {
     this.unsubscribe();
     this.zoom.destroy();
     this.tiles.want(this, []);
+    this.tiles.ranges.leave(this);
     this.host.replaceChildren();
   }
 
@@ -128,18 +142,14 @@ export class MapPanel {
     this.draw();
     if (!this.figure) throw new Error("This map shows no pattern.");
     const { view, margins } = this.figure;
-    return { ...this.figure, margins: trimmed(view, margins) };
+    return { ...this.figure, margins: trimmed(view, margins, this.measure) };
   }
 
   private listen(): void {
-    const { plot, tools } = this.dom;
+    const { plot } = this.dom;
     const { signal } = this.ended;
     const on = (node: EventTarget, type: string, then: (event: Event) => void) =>
       node.addEventListener(type, then, { signal });
-    on(tools.in, "click", () => this.obey({ name: "zoom", by: 2 }));
-    on(tools.out, "click", () => this.obey({ name: "zoom", by: 0.5 }));
-    on(tools.whole, "click", () => this.obey({ name: "whole" }));
-    on(tools.box, "click", () => this.setBoxing(!this.boxing));
     on(plot, "keydown", (event) => {
       const command = commandOf(event as KeyboardEvent);
       if (command && this.obey(command)) event.preventDefault();
@@ -183,9 +193,10 @@ export class MapPanel {
     this.redraw();
   }
 
-  private point(at: [number, number] | null): void {
+  private point(event: PointerEvent | null): void {
     this.dom.output.setAttribute("aria-live", "off");
-    this.cross = at && this.cellAt(at);
+    this.pointer = event && { client: [event.clientX, event.clientY], at: [event.offsetX, event.offsetY] };
+    if (!event) this.cross = null;
     this.paint();
   }
 
@@ -193,24 +204,28 @@ export class MapPanel {
     return this.figure && cellAt(this.figure.view, x, y);
   }
 
+  /** Selects the middle of what is drawn at a cell: of the cell itself, or of the block that it lies in. */
   private select(cell: Cell | null): void {
-    if (cell) this.store.set({ query: cell[0], key: cell[1] });
+    if (!cell || !this.figure) return;
+    const { shown, view, z } = this.figure;
+    const block = reading(this.tiles, shown, view, z, cell[0], cell[1]);
+    const middle = (from: number, to: number) => Math.floor((from + to - 1) / 2);
+    if (block) this.store.set({ query: middle(block.i0, block.i1), key: middle(block.j0, block.j1) });
+    else this.store.set({ query: cell[0], key: cell[1] });
   }
 
   private setBoxing(boxing: boolean): void {
     this.boxing = boxing;
     this.box = null;
-    this.dom.tools.box.setAttribute("aria-pressed", String(boxing));
+    this.dom.boxing.setAttribute("aria-pressed", String(boxing));
+    this.dom.plot.classList.toggle("boxing", boxing);
     this.paint();
   }
 
   private drag(from: [number, number], to: [number, number] | null, done: boolean): void {
     const view = this.figure?.view;
     if (!view) return;
-    const inside = ([x, y]: [number, number]): Cell => [
-      Math.min(view.T - 1, Math.max(0, Math.floor((y - view.y) / view.ky))),
-      Math.min(view.S - 1, Math.max(0, Math.floor((x - view.x) / view.kx))),
-    ];
+    const inside = (at: [number, number]) => nearestCell(view, ...at);
     this.box = to && { from: inside(from), to: inside(to) };
     if (done && this.box) this.zoomToBox();
     else if (done) this.setBoxing(false);
@@ -253,18 +268,12 @@ export class MapPanel {
     this.cross = this.cross
       ? [inside(from[0] + down * pool, view.T), inside(from[1] + right * pool, view.S)]
       : [inside(from[0], view.T), inside(from[1], view.S)];
+    this.pointer = null;
     if (this.box) this.box = { ...this.box, to: this.cross };
     this.dom.output.setAttribute("aria-live", "polite");
-    this.keepInSight(view, this.cross);
-    this.paint();
-  }
-
-  private keepInSight(view: View, [i, j]: Cell): void {
-    const lack = (from: number, size: number, room: number) =>
-      from < 0 ? -from : from + size > room ? Math.max(room - from - size, -from) : 0;
-    const x = lack(view.x + j * view.kx, view.kx, view.width);
-    const y = lack(view.y + i * view.ky, view.ky, view.height);
+    const [x, y] = lackTo(view, this.cross);
     if (x || y) this.go({ k: this.turn.k, x: this.turn.x + x, y: this.turn.y + y });
+    this.paint();
   }
 
   private enter(): void {
@@ -280,10 +289,15 @@ export class MapPanel {
     this.paint();
   }
 
+  /** Gives up what was begun or selected last. */
   private giveUp(): boolean {
-    if (!this.boxing && !this.box && !this.cross) return false;
-    this.cross = null;
-    this.setBoxing(false);
+    const { query, key } = this.store.get();
+    if (this.boxing || this.box) this.setBoxing(false);
+    else if (key !== null) this.store.set({ key: null });
+    else if (query !== null) this.store.set({ query: null });
+    else if (this.cross && !this.pointer) this.cross = null;
+    else return false;
+    this.paint();
     return true;
   }
 
@@ -294,52 +308,57 @@ export class MapPanel {
     const ratio = window.devicePixelRatio || 1;
     const shown = shownIn(state, place);
     const layer = this.scene.layers[shown.layer]!;
-    this.lay(state, shown, layer);
+    const margins = this.lay(state, shown, layer);
     if (this.moved) this.tell();
     const view = viewOf(this.laid!.fit, this.turn);
     const z = levelOf(this.tiles, shown, view, ratio);
     this.ask(shown, view, z);
     const pieces = piecesOf(this.tiles, shown, view, z);
-    this.figure = composed(this.scene, state, shown, { view, z, margins: this.laid!.margins, pieces });
+    const most = mostShown(pieces, view, z);
+    const name = JSON.stringify(shown);
+    const range = this.tiles.ranges.of(this, { name, most, exact: pieces.exact, again: () => this.paint() });
+    this.figure = composed(this.scene, state, shown, { view, z, margins, pieces, most, range });
+    if (this.pointer) this.cross = cellAt(view, ...this.pointer.at);
     const whole = this.put(this.figure, ratio);
     if (!whole) this.paint();
     this.host.dataset.ready = pieces.exact && whole ? "1" : "0";
     this.host.dataset.drawn = pieces.gaps ? "0" : "1";
     this.host.dataset.z = String(z);
-    this.speak(shown, z);
-    this.label(shown, layer);
-    const wanted = levelFor(view, ratio);
-    const lack = z > wanted ? this.tiles.lack(shown, wanted) : null;
-    this.caveat.show(pieces, lack ?? (pieces.gaps || z > wanted ? this.tiles.refusal : null));
+    this.speak(shown, z, view.kx * 2 ** z * ratio);
+    const text = `Attention of ${title(this.scene, place)}: ${layer.T} queries by ${layer.S} keys`;
+    if (this.dom.plot.getAttribute("aria-label") !== text) this.dom.plot.setAttribute("aria-label", text);
+    this.dom.stage.classList.toggle("lost", this.tiles.lost && !pieces.exact);
+    const lack = lackOf(this.tiles, this, shown, pieces, z, levelFor(view, ratio));
+    this.caveat.show(pieces, lack, this.tiles.isComing(this));
     placeBox(this.dom.box, view, this.box);
   }
 
   private blank(): void {
     this.figure = null;
     this.tiles.want(this, []);
+    this.tiles.ranges.leave(this);
     this.asked = "";
     this.pen?.clearRect(0, 0, this.dom.canvas.width, this.dom.canvas.height);
     this.host.dataset.ready = "0";
   }
 
   /** Lays the pattern out anew when it or the room for it has another size. */
-  private lay(state: State, shown: Shown, layer: Layer): void {
+  private lay(state: State, shown: Shown, layer: Layer): Margins {
     const name = `${shown.layer} ${shown.b} ${this.width} ${this.height || window.innerHeight}`;
-    if (this.laid?.name === name) return;
+    if (this.laid?.name === name) return this.laid.margins;
     const [queries, keys] = axesIn(this.scene, layer, shown.b);
     const tall = this.height || Math.min(900, Math.max(300, 0.78 * window.innerHeight));
-    const { fit: laid, margins } = layOut(layer, queries, keys, Math.max(NARROWEST, this.width), tall, this.measure);
-    this.laid = { name, fit: laid, margins };
-    const { stage, plot } = this.dom;
-    stage.style.height = `${margins.top + laid.height + margins.bottom}px`;
-    plot.style.left = `${margins.left}px`;
-    plot.style.top = `${margins.top}px`;
-    plot.style.width = `${laid.width}px`;
-    plot.style.height = `${laid.height}px`;
-    this.turn = turnOf(laid, state.at);
-    this.zoom.set(laid, this.turn);
-    this.dom.badge.style.left = `${margins.left + 8}px`;
-    this.dom.badge.style.bottom = `${margins.bottom + 8}px`;
+    const { fit, margins } = layOut(layer, queries, keys, Math.max(NARROWEST, this.width), tall, this.measure);
+    this.laid = { name, fit, margins };
+    placePlot(this.dom, fit, margins);
+    this.turn = turnOf(fit, state.at);
+    this.zoom.set(fit, this.turn);
+    if (this.pointer) {
+      const { left, top } = this.dom.plot.getBoundingClientRect();
+      const [x, y] = this.pointer.client;
+      this.pointer.at = [x - left, y - top];
+    }
+    return margins;
   }
 
   private tell(): void {
@@ -358,41 +377,24 @@ export class MapPanel {
 
   /** Puts a figure onto the canvas; returns whether every tile had its colours. */
   private put(figure: Figure, ratio: number): boolean {
-    const { canvas } = this.dom;
     const { width, height } = sizeOf(figure);
-    const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
-    if (canvas.width !== w || canvas.height !== h) {
-      canvas.width = w;
-      canvas.height = h;
-      canvas.style.width = `${width}px`;
-      canvas.style.height = `${height}px`;
-    }
+    clean(this.dom.canvas, this.pen, width, height, ratio);
     if (!this.pen) return true;
-    this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    this.pen.clearRect(0, 0, width, height);
     const whole = paintFigure(this.pen, figure, this.tiles, this.cells, this.measure, ratio, COLOURING);
-    const cell = this.readout() ?? (this.cross && cellOf(this.cross));
+    const cell = this.readout() ?? (this.cross && blockOf(this.cross));
     if (cell) paintCross(this.pen, figure, cell, this.measure);
     if (this.dom.plot.matches(":focus-visible")) paintFocus(this.pen, figure);
     return whole;
   }
 
-  /** Says in words what is under the crosshair. */
-  private speak(shown: Shown, z: number): void {
-    const cell = this.readout();
-    const said: Said[] = cell ? sayReading(this.scene, shown, cell) : [{ kind: "words", text: hint(z, this.cross !== null) }];
+  /** Says in words what is under the crosshair; `cell` is how many device pixels a drawn cell has. */
+  private speak(shown: Shown, z: number, cell: number): void {
+    const read = this.readout();
+    const words = this.cross ? "not loaded" : hint(z, cell, isTouched());
+    const said: Said[] = read ? sayReading(this.scene, shown, read) : [{ kind: "words", text: words }];
     const name = said.map(({ text }) => text).join("");
     if (name === this.said) return;
     this.said = name;
     say(this.dom.output, said);
   }
-
-  private label(shown: Shown, layer: Layer): void {
-    const text = `Attention of layer ${layer.label}, head ${shown.head}: ${layer.T} queries by ${layer.S} keys`;
-    if (this.dom.plot.getAttribute("aria-label") !== text) this.dom.plot.setAttribute("aria-label", text);
-  }
-}
-
-function cellOf([i, j]: Cell): { i0: number; i1: number; j0: number; j1: number } {
-  return { i0: i, i1: i + 1, j0: j, j1: j + 1 };
 }

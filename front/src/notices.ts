@@ -41,11 +41,14 @@ export class Notices {
   }
 }
 
+/** What each part says of its own question while the banner says why. */
+const SILENT = "No answer.";
+
 /** Passes questions on until nobody answers; from then on none is sent, and that is told once. */
 export class Watched implements Transport {
   private readonly inner: Transport;
   private readonly lost: (why: Lost) => void;
-  private why: Lost | null = null;
+  private gone = false;
 
   constructor(inner: Transport, lost: (why: Lost) => void) {
     this.inner = inner;
@@ -53,15 +56,14 @@ export class Watched implements Transport {
   }
 
   async ask<N extends Name>(name: N, params: Questions[N]["params"], signal?: AbortSignal): Promise<Answer<N>> {
-    if (this.why) throw this.why;
+    if (this.gone) throw new Lost(SILENT);
     try {
       return await this.inner.ask(name, params, signal);
     } catch (error) {
-      if (error instanceof Lost && !this.why) {
-        this.why = error;
-        this.lost(error);
-      }
-      throw error;
+      if (!(error instanceof Lost)) throw error;
+      if (!this.gone) this.lost(error);
+      this.gone = true;
+      throw new Lost(SILENT);
     }
   }
 }

@@ -1,6 +1,7 @@
 // Numbers within sentences: counts with their nouns, values with true signs, and no number where there is none.
 
-import { count } from "./words";
+import type { Axis } from "./protocol";
+import { count, shownToken } from "./words";
 
 export const NO_NUMBER = "no number";
 
@@ -23,6 +24,14 @@ export function sum(p: number): string {
 /** What is said of a difference says which way it goes. */
 export function signed(said: string, x: number): string {
   return x > 0 ? `+${said}` : said;
+}
+
+/** Positions without tokens: their numbers are all they are called. */
+export const isBare = (axis: Axis): boolean => axis.kind === "tokens" && axis.name === "positions";
+
+/** "12 the", or "12" where there are no tokens. */
+export function named(axis: Axis, at: number): string {
+  return isBare(axis) ? count(at) : `${count(at)} ${shownToken(axis, at)}`;
 }
 
 /** What Python writes as null is no number. */

@@ -1,33 +1,39 @@
 // All heads at a glance: one canvas of small maps, and over it one focusable element a head.
 
-import { arrange, every, find, passes, say, stepFrom } from "./arrange";
+import { arrange, every, find, largestIn, LARGEST, ownLargest, passes, say, stepFrom, widthOf } from "./arrange";
 import type { Arrangement, Cell } from "./arrange";
 import { orders } from "./address";
-import { choose, kindOf, placeName, placeOf, scoresOf, toggle } from "./choosing";
+import { choose, layerTitle, placeName, placeOf, toggle } from "./choosing";
 import type { Place } from "./choosing";
-import { letterOf, rgb } from "./letter";
-import { css, inkOn, isDark } from "./colour";
-import { button, later, make } from "./dom";
-import type { Scene, Transport } from "./protocol";
+import { isDark } from "./colour";
+import { button, make } from "./dom";
+import { Lost } from "./http";
+import { letterOf } from "./letter";
+import { progress } from "./progress";
+import type { OverviewMeta, Scene, Transport } from "./protocol";
+import { drawSmalls } from "./smalls";
 import type { State, Store } from "./state";
 import { Thumbs } from "./thumbs";
 
 const POLL = 400;
-const MAP = 34;
-const LARGE = 76;
-/** Below this side a letter on a ground would hide the map. */
-const SMALL = 24;
+/** A question that was refused is asked again, after twice the time each time. */
+const AGAIN = 2000;
+const SLOWEST = 30_000;
 /** Of the scrolled box, at both sides. */
 const PADDING = 6;
+/** What stands around the grid in its panel: borders, padding, a bar to scroll. */
+const AROUND = 38;
+/** A page as narrow as this has its parts one below the other, each with its own height. */
+const NARROW = 680;
 
 export class Overview {
-  private readonly scene: Scene;
+  readonly scene: Scene;
   private readonly store: Store;
   private readonly transport: Transport;
   private readonly notice: (says: string) => void;
-  private readonly thumbs: Thumbs;
-  /** Heads that a saved file holds in full. */
-  private readonly full: Set<string>;
+  readonly thumbs: Thumbs;
+  /** Heads that a saved file holds in full, where it does not hold all. */
+  readonly full: Set<string>;
   private readonly canvas = make("canvas", { "aria-hidden": "true" });
   private readonly grid = make("div", { class: "heads", role: "grid", "aria-label": "Heads", "aria-multiselectable": "true" });
   private readonly scroller = make("div", { class: "scroll heads-scroll" });
@@ -37,14 +43,18 @@ export class Overview {
   private readonly nodes = new Map<string, HTMLElement>();
   private readonly unsubscribe: () => void;
   private readonly watcher: ResizeObserver;
-  private readonly again = later(POLL, () => void this.load());
-  private arrangement: Arrangement;
+  private again: ReturnType<typeof setTimeout> | undefined;
+  private patience = AGAIN;
+  arrangement: Arrangement;
   /** The head that the tab key leads to. */
   private roving: string;
   private loading = new AbortController();
   private since = 0;
   private frame = 0;
-  private large = false;
+  private meta: OverviewMeta | null = null;
+  /** What went wrong with the last question. */
+  private refusal: string | null = null;
+  private readonly larger = button("⤢", () => this.store.set({ large: !this.store.get().large }), { class: "icon", "aria-label": "Large maps", title: "Large maps" });
 
   constructor(host: HTMLElement, scene: Scene, store: Store, transport: Transport, notice: (says: string) => void) {
     this.scene = scene;
@@ -52,17 +62,24 @@ export class Overview {
     this.transport = transport;
     this.notice = notice;
     this.thumbs = new Thumbs(scene);
-    this.full = new Set(scene.saved?.heads);
+    const held = scene.saved?.heads ?? [];
+    // Where all are held in full, that tells no head from another.
+    this.full = new Set(held.length < every(scene).length ? held : []);
     const state = store.get();
     this.roving = placeName([state.layer, state.head]);
-    this.arrangement = arrange(scene, state, 320, MAP);
+    this.arrangement = arrange(scene, state, 320, ownLargest(scene));
     this.grid.append(this.canvas);
     this.scroller.append(this.grid);
     host.append(this.head(), this.filter(), this.scroller, this.foot());
+    // The panels beside it have what it leaves.
+    host.parentElement?.style.setProperty("--heads", `${widthOf(scene) + AROUND}px`);
     this.listen();
     this.layOut();
     this.paintControls();
-    this.watcher = new ResizeObserver(() => this.layOut());
+    this.watcher = new ResizeObserver(() => {
+      this.layOut();
+      this.reveal();
+    });
     this.watcher.observe(this.scroller);
     this.unsubscribe = store.subscribe((now, before) => this.changed(now, before));
     void this.load();
@@ -70,7 +87,7 @@ export class Overview {
 
   destroy(): void {
     this.loading.abort();
-    this.again.never();
+    clearTimeout(this.again);
     this.unsubscribe();
     this.watcher.disconnect();
     cancelAnimationFrame(this.frame);
@@ -89,14 +106,8 @@ export class Overview {
       this.sort.append(make("option", { value: name }, name === "place" ? "by layer" : (kind?.title ?? name.replaceAll("_", " ")).toLowerCase()));
     }
     this.sort.addEventListener("change", () => this.store.set({ sort: this.sort.value }));
-    const large = button("⤢", () => {
-      this.large = !this.large;
-      large.setAttribute("aria-pressed", String(this.large));
-      large.closest(".app")?.classList.toggle("large", this.large);
-      this.layOut();
-    }, { class: "icon", "aria-label": "Large maps", title: "Large maps", "aria-pressed": "false" });
     const order = names.length > 1 ? make("label", { class: "pick" }, make("span", {}, "order"), this.sort) : null;
-    return make("div", { class: "panel-head" }, make("h2", {}, "Heads"), order, large);
+    return make("div", { class: "panel-head" }, make("h2", {}, "Heads"), order, this.larger);
   }
 
   private filter(): HTMLElement {
@@ -152,7 +163,7 @@ export class Overview {
   }
 
   private show(place: Place): void {
-    this.store.set(choose(this.scene, this.store.get(), place));
+    this.store.go(choose(this.scene, this.store.get(), place));
   }
 
   private mean(place: Place): void {
@@ -171,41 +182,74 @@ export class Overview {
     if (now.run !== before.run || now.minus !== before.minus || now.b !== before.b) {
       this.loading.abort();
       this.since = 0;
+      this.meta = this.refusal = null;
       this.thumbs.forget();
       void this.load();
     }
-    if (now.sort !== before.sort || now.kinds !== before.kinds) this.layOut();
-    if (now.layer !== before.layer || now.head !== before.head) this.rove(placeName([now.layer, now.head]));
+    if (now.sort !== before.sort || now.kinds !== before.kinds || now.large !== before.large) this.layOut();
+    const another = now.layer !== before.layer || now.head !== before.head;
+    if (another) this.rove(placeName([now.layer, now.head]));
+    if (another || now.sort !== before.sort || now.large !== before.large) this.reveal();
     this.paintControls();
+  }
+
+  /** Scrolls the head on the map into sight. */
+  private reveal(): void {
+    const { layer, head } = this.store.get();
+    const cell = find(this.arrangement, placeName([layer, head]));
+    const { clientHeight, scrollTop } = this.scroller;
+    if (!cell || clientHeight === 0) return;
+    const { top, step } = this.arrangement;
+    // Heads' numbers stay above what is scrolled.
+    if (cell.y - top < scrollTop) this.scroller.scrollTop = cell.y - top;
+    else if (cell.y + step[1] + PADDING > scrollTop + clientHeight) this.scroller.scrollTop = cell.y + step[1] + PADDING - clientHeight;
   }
 
   private async load(): Promise<void> {
     this.loading.abort();
+    clearTimeout(this.again);
     const { signal } = (this.loading = new AbortController());
     const { run, minus, b } = this.store.get();
+    const next = (ms: number) => (this.again = setTimeout(() => void this.load(), ms));
     try {
       const asked = { run, ...(minus === null ? {} : { minus }), b, since: this.since };
       const { meta, data } = await this.transport.ask("overview", asked, signal);
       if (signal.aborted) return;
       this.since = meta.version;
       this.thumbs.put(meta, data);
-      const known = meta.exact < meta.of ? `${meta.exact} of ${meta.of} maps exact, the others sampled` : `${meta.of} heads, all maps exact`;
-      this.status.textContent = known + (minus === null ? "" : "; size of the difference");
+      this.meta = meta;
+      this.refusal = null;
+      this.patience = AGAIN;
       this.scroller.toggleAttribute("data-ready", true);
       this.paint();
-      if (!meta.done) this.again.soon();
+      if (!meta.done) next(POLL);
     } catch (error) {
-      if (!signal.aborted) this.status.textContent = error instanceof Error ? error.message : String(error);
+      if (signal.aborted) return;
+      this.refusal = error instanceof Error ? error.message : String(error);
+      // Where nobody is there to answer, the page says so, and is opened anew.
+      if (!(error instanceof Lost)) next(this.patience);
+      this.patience = Math.min(SLOWEST, 2 * this.patience);
     }
+    this.say();
+  }
+
+  private say(): void {
+    const state = this.store.get();
+    const heads = every(this.scene);
+    const left = heads.filter((place) => passes(this.scene, state, place)).length;
+    this.grid.setAttribute("aria-label", state.kinds.length ? `Heads, ${left} of the kinds that are chosen` : "Heads");
+    const { exact = 0, done = false } = this.meta ?? {};
+    const says = progress({ left, of: heads.length, exact, sampled: this.thumbs.sampled, done });
+    this.status.textContent = this.refusal ?? (state.minus === null ? says : `${says}; size of the difference`);
   }
 
   /** Puts every head's element in its place; where the order stays, elements stay too. */
   private layOut(): void {
     const width = Math.max(200, (this.scroller.clientWidth || 320) - 2 * PADDING);
     const state = this.store.get();
-    // Few heads have large maps: as large as all are in sight.
-    const fits = state.sort === "place" ? Math.floor(this.scroller.clientHeight / (this.scene.layers.length + 1)) : 0;
-    const next = arrange(this.scene, state, width, this.large ? LARGE : Math.min(LARGE, Math.max(MAP, fits)));
+    const narrow = (this.scroller.closest(".app")?.clientWidth ?? 0) <= NARROW;
+    const fits = narrow ? ownLargest(this.scene) : largestIn(this.scene, this.scroller.clientHeight);
+    const next = arrange(this.scene, state, width, state.large ? LARGEST : fits);
     this.arrangement = next;
     this.grid.style.width = `${next.width}px`;
     this.grid.style.height = `${next.height}px`;
@@ -214,8 +258,8 @@ export class Overview {
     for (let row = 0; row < next.rows; row++) rows.push(make("div", { role: "row" }));
     if (!next.sorted) {
       this.scene.layers.forEach((layer, at) => {
-        const name = make("span", { role: "rowheader", class: "mark" }, layer.label, layer.kind === "cross" ? make("i", { title: "cross attention" }, "×") : null);
-        name.title = `${layer.name}${layer.kind === "cross" ? ": cross attention" : ""}`;
+        const name = make("span", { role: "rowheader", class: "mark", title: `${layerTitle(layer)}: ${layer.name}` }, layer.label);
+        name.style.width = `${next.gutter - PADDING}px`;
         name.style.top = `${next.top + at * next.step[1]}px`;
         name.style.lineHeight = `${next.size}px`;
         rows[at + 1]?.append(name);
@@ -260,6 +304,7 @@ export class Overview {
   private paintControls(): void {
     const state = this.store.get();
     this.sort.value = state.sort;
+    this.larger.setAttribute("aria-pressed", String(state.large));
     for (const [name, chip] of this.chips) chip.setAttribute("aria-pressed", String(state.kinds.includes(name)));
     const here = placeName([state.layer, state.head]);
     for (const [name, node] of this.nodes) {
@@ -268,87 +313,11 @@ export class Overview {
       node.toggleAttribute("data-beside", state.beside !== null && name === placeName(state.beside));
       node.toggleAttribute("data-chosen", state.chosen.includes(name));
     }
-    const left = every(this.scene).filter((place) => passes(this.scene, state, place)).length;
-    this.grid.setAttribute("aria-label", state.kinds.length ? `Heads, ${left} of the kinds that are chosen` : "Heads");
+    this.say();
   }
 
   private draw(): void {
-    const pen = this.canvas.getContext("2d");
-    if (!pen) return;
-    const { width, height, size, cells, sorted, step } = this.arrangement;
-    const state = this.store.get();
-    const dense = window.devicePixelRatio || 1;
-    this.canvas.width = Math.round(width * dense);
-    this.canvas.height = Math.round(height * dense);
-    this.canvas.style.width = `${width}px`;
-    this.canvas.style.height = `${height}px`;
-    pen.scale(dense, dense);
-    pen.imageSmoothingQuality = "high";
-    this.thumbs.theme(isDark(state));
-    const style = getComputedStyle(this.grid);
-    const colours = { ink: style.getPropertyValue("--ink"), soft: style.getPropertyValue("--soft"), line: style.getPropertyValue("--line"), card: style.getPropertyValue("--card") };
-    const letters = `700 11px ${style.fontFamily}`;
-    pen.font = letters;
-    pen.textAlign = "center";
-    pen.textBaseline = "middle";
-    for (const cell of cells) {
-      const x = cell.x + (sorted ? Math.floor((step[0] - 2 - size) / 2) : 0);
-      pen.globalAlpha = cell.faint ? 0.16 : 1;
-      this.one(pen, cell, x, cell.y + (sorted ? 1 : 0), colours);
-      if (cell.score === null) continue;
-      const middle = cell.x + (step[0] - 2) / 2;
-      pen.fillStyle = colours.soft;
-      pen.font = `11px ${style.fontFamily}`;
-      pen.fillText(placeName(cell.place), middle, cell.y + size + 9);
-      pen.fillStyle = colours.ink;
-      pen.font = letters;
-      pen.fillText(`${cell.score.toFixed(2)}${cell.few ? "*" : ""}`, middle, cell.y + size + 22);
-    }
+    this.thumbs.theme(isDark(this.store.get()));
+    drawSmalls(this.canvas, this.grid, this);
   }
-
-  private one(pen: CanvasRenderingContext2D, cell: Cell, x: number, y: number, colours: Record<"ink" | "soft" | "line" | "card", string>): void {
-    const { size } = this.arrangement;
-    const kind = kindOf(this.scene, cell.place);
-    const colour = kind?.colour ?? null;
-    if (this.thumbs.isKnown(cell.n)) this.thumbs.draw(pen, cell.n, x + 1, y + 1, size - 2);
-    pen.strokeStyle = colour ?? colours.line;
-    pen.lineWidth = colour ? 2 : 1;
-    pen.strokeRect(x + 1, y + 1, size - 2, size - 2);
-    if (this.thumbs.isKnown(cell.n) && !this.thumbs.isExact(cell.n)) hatch(pen, x + 2, y + size - 2, Math.min(9, size / 3), colours.soft);
-    if (this.full.has(placeName(cell.place))) {
-      pen.fillStyle = colours.ink;
-      pen.beginPath();
-      pen.arc(x + size - 5, y + size - 5, 2.5, 0, 2 * Math.PI);
-      pen.fill();
-    }
-    const mixed = scoresOf(this.scene, cell.place) && !colour;
-    if (!kind || mixed) return;
-    // At the upper right, where causal maps are empty anyway; on a small map without a ground, which would hide it.
-    const small = size < SMALL;
-    const box = small ? 11 : Math.min(14, size * 0.4);
-    if (!small) {
-      pen.fillStyle = colour ?? colours.line;
-      pen.fillRect(x + size - box, y, box, box);
-    }
-    const inset = small ? 2 : 0;
-    if (small) {
-      pen.strokeStyle = colours.card;
-      pen.lineWidth = 3;
-      pen.strokeText(kind.letter, x + size - inset - box / 2, y + inset + box / 2);
-    }
-    pen.fillStyle = colour && !small ? inkOn(rgb(colour)) : colours.ink;
-    pen.fillText(kind.letter, x + size - inset - box / 2, y + inset + box / 2 + (small ? 0 : 0.5));
-  }
-}
-
-/** Three strokes across the lower left corner: sampled, not exact. */
-function hatch(pen: CanvasRenderingContext2D, x: number, y: number, size: number, colour: string): void {
-  pen.strokeStyle = colour || css([128, 128, 128]);
-  pen.lineWidth = 1;
-  pen.beginPath();
-  for (let at = 3; at <= size; at += 3) {
-    pen.moveTo(x, y - at);
-    pen.lineTo(x + at, y);
-  }
-  pen.stroke();
 }

@@ -1,12 +1,14 @@
 // The map as a file: a PNG at twice its size, or an SVG whose axes and labels are vectors.
 
-import { axesOf, barOf, cut, filled, FONT } from "./axes";
-import type { Line, Mark, Measure } from "./axes";
+import { axesOf, cut, filled, FONT } from "./axes";
+import type { Line, Mark, Measure, Title } from "./axes";
+import { barOf } from "./bar";
 import { Cells, colourOf, isLined, isNumbered, reading } from "./cells";
+import { kindOf, title as nameOf } from "./choosing";
 import { colours, css, paper } from "./colour";
 import type { Paper } from "./colour";
-import { edgesOf } from "./edges";
-import { FAMILY, gridLines, hatchLines, numbersOf, paintFigure, selectionBoxes, sinkBox, sizeOf } from "./figure";
+import { hiddenIn } from "./edges";
+import { FAMILY, gridLines, hatchLines, noteMark, numbersOf, paintFigure, selectionBoxes, sinkBox, sizeOf } from "./figure";
 import type { Figure } from "./figure";
 import type { Scene } from "./protocol";
 import type { Tiles } from "./tiles";
@@ -19,12 +21,14 @@ const RATIO = 2;
 const FEW = 4096;
 
 /** Title and second line of a picture. */
-export function titlesOf({ shown }: Figure, scene: Scene): [string, string] {
-  const layer = scene.layers[shown.layer]!;
+export function titlesOf({ shown, look }: Figure, scene: Scene): [string, string] {
+  const place: [number, number] = [shown.layer, shown.head];
+  const kind = kindOf(scene, place);
   const run = scene.runs.length > 1 && shown.minus === undefined ? scene.runs[shown.run] : undefined;
   const parts = [scene.title, run, scene.batch > 1 ? `row ${shown.b} of the batch` : undefined];
   if (shown.hide) parts.push("sink left out");
-  return [`Layer ${layer.label}, head ${shown.head}`, parts.filter(Boolean).join(" · ")];
+  if (look.scale !== "linear") parts.push(look.scale === "sqrt" ? "√ colour scale" : "log colour scale");
+  return [`${nameOf(scene, place)}${kind ? `: ${kind.title}` : ""}`, parts.filter(Boolean).join(" · ")];
 }
 
 export function pngOf(figure: Figure, tiles: Tiles, scene: Scene, measure: Measure): Promise<Blob> {
@@ -123,7 +127,8 @@ export function svgOf(figure: Figure, tiles: Tiles, scene: Scene, measure: Measu
     ),
     path(axes.ticks, ink.line),
     marks(axes.marks, ink),
-    colourBar(figure, ink, measure),
+    colourBar(figure, ink, axes.title, measure),
+    note(figure, ink, measure),
   ];
   const values = {
     xmlns: "http://www.w3.org/2000/svg",
@@ -187,13 +192,13 @@ function written(figure: Figure, tiles: Tiles, measure: Measure): string {
 }
 
 function hidden(figure: Figure, ink: Paper): string {
-  const edges = edgesOf(figure.view, figure.band);
+  const { areas, borders } = hiddenIn(figure.view, figure.mask);
   const sink = sinkBox(figure);
-  if (!edges.length && !sink) return "";
+  if (!areas.length && !sink) return "";
   const line = (points: [number, number][]) => points.map(([x, y], at) => `${at ? "L" : "M"}${n(x)} ${n(y)}`).join("");
-  let d = edges.map(({ hidden: points }) => `${line(points)}Z`).join("");
+  let d = areas.map((points) => `${line(points)}Z`).join("");
   if (sink) d += `M${n(sink[0])} ${n(sink[1])}h${n(sink[2])}v${n(sink[3])}h${n(-sink[2])}Z`;
-  const border = edges.map(({ line: points }) => line(points)).join("");
+  const border = borders.map(line).join("");
   return (
     element("clipPath", { id: "hidden" }, element("path", { d })) +
     element("path", { d, fill: ink.veil }) +
@@ -202,16 +207,25 @@ function hidden(figure: Figure, ink: Paper): string {
   );
 }
 
-function fade({ look }: Figure): string {
+function note(figure: Figure, ink: Paper, measure: Measure): string {
+  if (!figure.note) return "";
+  const mark = noteMark(figure);
+  const half = measure(mark.text) / 2 + 8;
+  const plate = element("rect", { x: mark.x - half, y: mark.y - 11, width: 2 * half, height: 22, fill: ink.surface });
+  return plate + marks([mark], ink);
+}
+
+function fade({ look, margins }: Figure): string {
   const table = colours(look.dark, look.diverging);
   const stops = Array.from({ length: 33 }, (_, at) =>
     element("stop", { offset: at / 32, "stop-color": css(table[Math.round((at / 32) * (table.length - 1))]!) }),
   );
-  return element("linearGradient", { id: "bar", x1: 0, x2: 0, y1: 1, y2: 0 }, stops.join(""));
+  const ends = margins.bar === "below" ? { x1: 0, x2: 1, y1: 0, y2: 0 } : { x1: 0, x2: 0, y1: 1, y2: 0 };
+  return element("linearGradient", { id: "bar", ...ends }, stops.join(""));
 }
 
-function colourBar(figure: Figure, ink: Paper, measure: Measure): string {
-  const bar = barOf(figure.view, figure.margins, figure.look, figure.says, measure);
+function colourBar(figure: Figure, ink: Paper, title: Title, measure: Measure): string {
+  const bar = barOf(figure.view, figure.margins, figure.look, figure.says, title, measure);
   const { x, y, width, height } = bar;
   return (
     element("rect", { x, y, width, height, fill: "url(#bar)", stroke: ink.line }) +

@@ -1,6 +1,7 @@
 // What the map says in words about the cells under the crosshair.
 
 import type { Reading } from "./cells";
+import { isHidden, maskOf } from "./edges";
 import type { Axis, Layer, Scene, Shown } from "./protocol";
 import { away, count, share, shownToken } from "./words";
 
@@ -29,16 +30,28 @@ export function measured(scene: Scene, shown: Shown): string {
 export function sayReading(scene: Scene, shown: Shown, cell: Reading): Said[] {
   const layer = scene.layers[shown.layer]!;
   const [queries, keys] = axesIn(scene, layer, shown.b);
-  const sign = shown.minus !== undefined && cell.p > 0 ? "+" : "";
-  const said: Said[] = [{ kind: "number", text: `${sign}${share(cell.p)}` }];
-  const words = (text: string) => said.push({ kind: "words", text });
   const pool = pooled(shown, cell);
-  words(` ${[measured(scene, shown), pool].filter(Boolean).join(", ")}${cell.exact ? "" : ", sampled"} · `);
+  const why = unseen(layer, shown, cell);
+  const said: Said[] = [];
+  const words = (text: string) => said.push({ kind: "words", text });
+  if (why) words(`${why} · `);
+  else {
+    const sign = shown.minus !== undefined && cell.p > 0 ? "+" : "";
+    said.push({ kind: "number", text: `${sign}${share(cell.p)}` });
+    words(` ${[measured(scene, shown), pool].filter(Boolean).join(", ")}${cell.exact ? "" : ", sampled"} · `);
+  }
   stretch(said, "query", "queries", queries, cell.i0, cell.i1);
   words(" → ");
   stretch(said, "key", "keys", keys, cell.j0, cell.j1);
   if (!pool && layer.kind === "self") words(` · ${away(cell.i0 + (layer.start[shown.b] ?? 0) - cell.j0)}`);
   return said;
+}
+
+/** Why cells have no probability to speak of; null where they have. */
+function unseen(layer: Layer, shown: Shown, cell: Reading): string | null {
+  if (layer.edged && isHidden(maskOf(layer, shown.b), cell)) return "hidden by the mask";
+  if (shown.hide && cell.j0 === layer.sink[shown.b] && cell.j1 === cell.j0 + 1) return "left out (sink)";
+  return Number.isNaN(cell.p) ? "no number" : null;
 }
 
 function stretch(said: Said[], one: string, many: string, axis: Axis, from: number, to: number): void {
@@ -49,9 +62,13 @@ function stretch(said: Said[], one: string, many: string, axis: Axis, from: numb
   said.push({ kind: "words", text: " … " }, { kind: "token", text: shownToken(axis, last) });
 }
 
-/** What is said where there is no value: why, or what the reader can do. */
-export function hint(z: number, pointed: boolean): string {
-  if (pointed) return "Not loaded yet.";
-  const pool = z ? `Each drawn cell stands for ${2 ** z} × ${2 ** z}. ` : "";
-  return `${pool}Point at the map, or focus it and use the keys: arrows, + and −, shift and arrows for the crosshair.`;
+/** What the reader can do: `cell` is how many pixels a drawn cell of 2^z x 2^z cells has, `touch` whether by touch. */
+export function hint(z: number, cell: number, touch: boolean): string {
+  const pool = z ? [`${2 ** z} × ${2 ** z} cells a ${cell < 3 ? "pixel" : "block"}`] : [];
+  return [...pool, ...(touch ? ["touch for values"] : ["point for values", "? for keys"])].join(" · ");
+}
+
+/** Whether the reader has no pointer finer than a finger. */
+export function isTouched(): boolean {
+  return typeof matchMedia === "function" && matchMedia("(pointer: coarse)").matches;
 }

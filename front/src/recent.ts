@@ -31,7 +31,7 @@ export class Recent<Value> {
     }
   }
 
-  clear(): void {
-    this.kept.clear();
+  delete(key: string): void {
+    this.kept.delete(key);
   }
 }

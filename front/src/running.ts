@@ -2,6 +2,7 @@
 
 import { css, inkOn } from "./colour";
 import { make } from "./dom";
+import { isBare } from "./numbers";
 import type { Axis } from "./protocol";
 import { shade } from "./shades";
 import { stepAlong } from "./strip";
@@ -57,7 +58,7 @@ export class RunningText implements Strip {
     this.axis = axis;
     this.hands = hands;
     this.special = new Set(axis.special);
-    this.numbers = axis.name === "positions";
+    this.numbers = isBare(axis);
     host.classList.add("running", "scroll");
     host.tabIndex = 0;
     host.setAttribute("role", "listbox");

@@ -2,7 +2,7 @@
 
 import { button, make } from "./dom";
 import type { Known } from "./line";
-import { signed } from "./numbers";
+import { isBare, signed } from "./numbers";
 import type { Axis, Layer } from "./protocol";
 import { away, count, share, shownToken } from "./words";
 
@@ -43,8 +43,9 @@ function standing({ way, known, layer, b }: Saying, other: number): string {
 export function sayings(saying: Saying): HTMLElement {
   const { way, known, axis, others, layer, sink, held, apart, mark } = saying;
   const verb = way === "to" ? "attends to" : "is attended by";
-  const what = axis.kind === "grid" ? "Patch" : "Token";
-  const head = make("p", { class: `from-${way}` }, `${what} ${count(known.at)} `, make("q", {}, shownToken(axis, known.at)), ` ${verb}`);
+  const what = axis.kind === "grid" ? "Patch" : isBare(axis) ? "Position" : "Token";
+  const text = isBare(axis) ? null : make("q", {}, shownToken(axis, known.at));
+  const head = make("p", { class: `from-${way}` }, `${what} ${count(known.at)} `, text, ` ${verb}`);
   if (!known.meta.whole) head.append(make("small", {}, " (the largest only)"));
   // Where there is no keyboard there is no Esc.
   if (held) head.append(make("small", {}, " held", make("span", { class: "esc" }, " · Esc releases")));

@@ -3,9 +3,12 @@
 import { kindOf, layerOf, scoresOf, title } from "./choosing";
 import { make } from "./dom";
 import { letterOf } from "./letter";
+import { fixed, NO_NUMBER, numeric } from "./numbers";
 import type { HeadScores, Kind, Scene } from "./protocol";
 import type { Store } from "./state";
 import { share } from "./words";
+
+const says = (x: number | null, how: (x: number) => string): string => (Number.isFinite(x) ? how(x as number) : NO_NUMBER);
 
 export class ScoresPanel {
   private readonly scene: Scene;
@@ -39,7 +42,7 @@ export class ScoresPanel {
     const kind = kindOf(this.scene, [layer, head]);
     const rows = this.scene.kinds.filter((one) => scores.scores[one.name] !== undefined).map((one) => this.row(one, scores));
     const chance = "The tick is chance: the score of a head that spreads evenly over the keys it may see.";
-    const entropy = make("p", { class: "hint" }, `Mean entropy ${scores.entropy.toFixed(2)} nats. ${chance}`);
+    const entropy = make("p", { class: "hint" }, `Mean entropy ${says(scores.entropy, (x) => `${fixed(x, 2)} nats`)}. ${chance}`);
     const few = scores.few.length ? make("p", { class: "hint" }, this.scene.tooFew) : null;
     this.host.replaceChildren(...[name, this.means(kind), ...rows, entropy, few].filter((node) => node !== null));
     this.host.toggleAttribute("data-ready", true);
@@ -52,17 +55,18 @@ export class ScoresPanel {
   }
 
   private row(kind: Kind, head: HeadScores): HTMLElement {
-    const score = head.scores[kind.name] ?? 0;
-    const chance = head.chance[kind.name];
+    const score = numeric(head.scores[kind.name]);
+    const chance = numeric(head.chance[kind.name]);
+    // An even head has all of its score: no chance to clear.
+    const ticked = chance < 1;
     const few = head.few.includes(kind.name);
     const row = make("div", { class: `score${kind.name === head.kind ? " own" : ""}${few ? " few" : ""}`, title: kind.means });
-    const value = make("span", { class: "value" }, make("b", {}, share(score)), chance === undefined || chance >= 1 ? "" : ` · chance ${share(chance)}`);
+    const value = make("span", { class: "value" }, make("b", {}, says(score, share)), ticked ? ` · chance ${share(chance)}` : "");
     const fill = make("i");
-    fill.style.width = `${100 * Math.min(1, Math.max(0, score))}%`;
+    fill.style.width = `${100 * Math.min(1, Math.max(0, score || 0))}%`;
     if (kind.colour && !few) fill.style.background = kind.colour;
     const bar = make("div", { class: "score-bar" }, fill);
-    // An even head has all of its score: no chance to clear.
-    if (chance !== undefined && chance < 1) {
+    if (ticked) {
       const tick = make("u");
       tick.style.left = `${100 * Math.min(1, Math.max(0, chance))}%`;
       bar.append(tick);

@@ -1,8 +1,11 @@
 // The elements of a map: canvas, plot, badge, box, readout and buttons.
 
+import { leastHeight } from "./axes";
+import type { Margins } from "./axes";
+import { button, make } from "./dom";
 import mapStyle from "./map.css?inline";
 import type { Said } from "./readout";
-import type { View } from "./view";
+import type { Fit, View } from "./view";
 
 export interface Stage {
   stage: HTMLElement;
@@ -12,7 +15,7 @@ export interface Stage {
   box: HTMLElement;
   badge: HTMLElement;
   output: HTMLOutputElement;
-  tools: Record<"in" | "out" | "whole" | "box", HTMLButtonElement>;
+  boxing: HTMLButtonElement;
 }
 
 const HELP =
@@ -32,62 +35,61 @@ function adoptStyle(host: HTMLElement): void {
   if (!root.adoptedStyleSheets.includes(sheet)) root.adoptedStyleSheets = [...root.adoptedStyleSheets, sheet];
 }
 
-function make<K extends keyof HTMLElementTagNameMap>(name: K, className = ""): HTMLElementTagNameMap[K] {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  return node;
-}
-
-function button(text: string, label: string): HTMLButtonElement {
-  const node = make("button");
-  node.type = "button";
-  node.textContent = text;
-  node.title = label;
-  node.setAttribute("aria-label", label);
-  return node;
-}
-
-export function buildStage(host: HTMLElement): Stage {
+/** Fills an empty host; `does` is what the buttons do. */
+export function buildStage(host: HTMLElement, does: Record<"in" | "out" | "whole" | "box", () => void>): Stage {
   adoptStyle(host);
-  const stage = make("div", "map-stage");
-  const canvas = make("canvas", "map-canvas");
-  canvas.setAttribute("aria-hidden", "true");
-  const plot = make("div", "map-plot");
-  plot.tabIndex = 0;
-  plot.setAttribute("role", "application");
-  plot.setAttribute("aria-roledescription", "attention map");
-  plot.setAttribute("aria-description", HELP);
-  const box = make("div", "map-box");
-  box.hidden = true;
-  plot.append(box);
-  const badge = make("div", "map-badge");
-  badge.hidden = true;
-  stage.append(canvas, plot, badge);
-  const foot = make("div", "map-foot");
+  const canvas = make("canvas", { class: "map-canvas", "aria-hidden": "true" });
+  const box = make("div", { class: "map-box" });
+  const says = { role: "application", "aria-roledescription": "attention map", "aria-description": HELP };
+  const plot = make("div", { class: "map-plot", tabindex: 0, ...says }, box);
+  const badge = make("div", { class: "map-badge" });
+  box.hidden = badge.hidden = true;
+  const stage = make("div", { class: "map-stage" }, canvas, plot, badge);
   const output = make("output");
-  const tools = {
-    in: button("+", "Zoom in"),
-    out: button("−", "Zoom out"),
-    whole: button("Whole", "Whole pattern"),
-    box: button("Box", "Box: drag over the part to zoom to"),
+  const tool = (face: string, name: string, then: () => void, more = {}) =>
+    button(face, then, { title: name, "aria-label": name, ...more });
+  const boxing = tool("Box", "Box: drag over the part to zoom to", does.box, { "aria-pressed": "false" });
+  const tools = make(
+    "div",
+    { class: "map-tools", role: "group", "aria-label": "Zoom" },
+    tool("−", "Zoom out", does.out),
+    tool("+", "Zoom in", does.in),
+    tool("Whole", "Whole pattern", does.whole),
+    boxing,
+  );
+  host.replaceChildren(stage, make("div", { class: "map-foot" }, output, tools));
+  return { stage, canvas, plot, box, badge, output, boxing };
+}
+
+/** Puts the plot where the margins leave it, and the badge into its corner. */
+export function placePlot({ stage, plot, badge }: Stage, fit: Fit, margins: Margins): void {
+  const put = (node: HTMLElement, values: Partial<Record<"left" | "top" | "width" | "height" | "minHeight" | "maxWidth", number>>) => {
+    for (const [name, value] of Object.entries(values)) node.style[name as "left"] = `${value}px`;
   };
-  tools.box.setAttribute("aria-pressed", "false");
-  const bar = make("div", "map-tools");
-  bar.setAttribute("role", "group");
-  bar.setAttribute("aria-label", "Zoom");
-  bar.append(tools.out, tools.in, tools.whole, tools.box);
-  foot.append(output, bar);
-  host.replaceChildren(stage, foot);
-  return { stage, canvas, plot, box, badge, output, tools };
+  put(stage, { height: margins.top + fit.height + margins.bottom, minHeight: leastHeight(margins) });
+  put(plot, { left: margins.left, top: margins.top, width: fit.width, height: fit.height });
+  put(badge, { left: margins.left + 8, top: margins.top + fit.height - 8, maxWidth: fit.width - 16 });
+}
+
+/** Clears a canvas and gives it room for a picture of some CSS pixels, `ratio` device pixels each. */
+export function clean(canvas: HTMLCanvasElement, pen: CanvasRenderingContext2D | null, width: number, height: number, ratio: number): void {
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== w || canvas.height !== h) {
+    canvas.width = w;
+    canvas.height = h;
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+  }
+  pen?.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen?.clearRect(0, 0, width, height);
 }
 
 /** Puts a sentence into the readout. Texts from the data keep to themselves, whichever way they are written. */
 export function say(output: HTMLElement, said: Said[]): void {
   output.replaceChildren(
     ...said.map(({ kind, text }) => {
-      const node = make(kind === "number" ? "b" : kind === "token" ? "bdi" : "span", kind === "words" ? "soft" : "");
-      node.textContent = kind === "token" && text.length > 80 ? `${text.slice(0, 80)}…` : text;
-      return node;
+      if (kind === "words") return make("span", { class: "soft" }, text);
+      return make(kind === "number" ? "b" : "bdi", {}, text.length > 80 ? `${text.slice(0, 80)}…` : text);
     }),
   );
 }

@@ -52,6 +52,13 @@ export class Thumbs {
     });
   }
 
+  /** How many are known from some queries only. */
+  get sampled(): number {
+    let count = 0;
+    for (let n = 0; n < this.count; n++) if (this.known[n] && !this.exact[n]) count++;
+    return count;
+  }
+
   isKnown(n: number): boolean {
     return this.known[n] === 1;
   }

@@ -1,15 +1,18 @@
 // Loads the tiles of patterns, keeps those that were used last and lets go of what nobody waits for any more.
 
+import { Busy, Failed, Lost } from "./http";
 import { canonical, Refusal } from "./protocol";
 import type { Scene, Shown, TileMeta, Transport } from "./protocol";
+import { blocksOf, Ranges } from "./ranges";
 import { Recent } from "./recent";
 import { coarsest } from "./view";
 
 export interface Tile extends TileMeta {
   /** Probabilities, [h, w]. */
   data: Float32Array;
-  /** The largest of them, without its sign. */
+  /** The largest of them, without its sign, and of each block of them. */
   most: number;
+  blocks: Float32Array;
 }
 
 /** A tile that a map waits for; z = null asks for the preview. */
@@ -31,17 +34,26 @@ interface Flight {
 const KEPT = 256;
 const AT_ONCE = 6;
 const IDLE_AT_ONCE = 2;
-/** A question that failed without a sentence, as on a lost connection, is asked again after this many milliseconds. */
+/** Milliseconds after which a question is asked again for which nobody had time, or which reached nobody. */
 const AGAIN = 3000;
 
+/**
+ * Why a tile is not asked for: it is refused for good; the server was busy, or is gone, for a while; or it failed at the
+ * question, which it is asked again when the reader looks elsewhere and back.
+ */
+type Bar = "for good" | "for a while" | "until wanted anew";
+
 export class Tiles {
+  /** Where the colour bars of the maps end. */
+  readonly ranges = new Ranges();
   /** Why the tile that was asked for last did not come, in a sentence; null once one came. */
   refusal: string | null = null;
+  /** Nobody answered the last question. */
+  lost = false;
   private readonly tiles: Recent<Tile>;
   private readonly flights = new Map<string, Flight>();
   private readonly wishes = new Map<object, Wish[]>();
-  /** Questions that were refused, and until when they are not asked again. */
-  private readonly refused = new Recent<number>(4096);
+  private readonly barred = new Recent<Bar>(4096);
   /** Levels of patterns: why none of their tiles came, or "" where one did. A saved file holds a level or does not. */
   private readonly levels = new Recent<string>(1024);
 
@@ -82,7 +94,13 @@ export class Tiles {
 
   /** Whether the tile was refused: it will not come. */
   isRefused(shown: Shown, z: number | null, r: number, c: number): boolean {
-    return this.isBarred(keyOf(shown, z, r, c));
+    return this.barred.get(keyOf(shown, z, r, c)) === "for good";
+  }
+
+  /** Whether anything that a map shows is still to come. */
+  isComing(map: object): boolean {
+    const comes = (key: string) => !this.tiles.has(key) && (!this.barred.has(key) || this.barred.get(key) === "for a while");
+    return (this.wishes.get(map) ?? []).some((wish) => !wish.idle && comes(wishKey(wish)));
   }
 
   /** Why a level was refused wherever it was asked for, so that a coarser one has to do; null where it was not. */
@@ -94,6 +112,7 @@ export class Tiles {
   want(map: object, wishes: Wish[]): void {
     if (wishes.length) this.wishes.set(map, wishes);
     else this.wishes.delete(map);
+    for (const key of wishes.map(wishKey)) if (this.barred.get(key) === "until wanted anew") this.barred.delete(key);
     const wanted = new Set<string>();
     for (const list of this.wishes.values()) for (const wish of list) wanted.add(wishKey(wish));
     for (const [key, flight] of this.flights) {
@@ -102,11 +121,6 @@ export class Tiles {
       flight.abort.abort();
     }
     this.ask();
-  }
-
-  private isBarred(key: string): boolean {
-    const until = this.refused.get(key);
-    return until !== undefined && Date.now() < until;
   }
 
   /** Starts what is missing, the maps in turn, as long as there is room. */
@@ -123,7 +137,7 @@ export class Tiles {
 
   private isMissing(wish: Wish): boolean {
     const key = wishKey(wish);
-    return !this.tiles.has(key) && !this.flights.has(key) && !this.isBarred(key);
+    return !this.tiles.has(key) && !this.flights.has(key) && !this.barred.has(key);
   }
 
   private hasRoom(idle: boolean): boolean {
@@ -148,21 +162,34 @@ export class Tiles {
         this.tiles.set(key, tileOf(meta, data));
         if (z !== null) this.levels.set(levelKey(shown, z), "");
         this.refusal = null;
+        this.lost = false;
         this.changed();
         this.ask();
       },
       (error: unknown) => {
         if (!this.landed(key, flight)) return;
-        const said = error instanceof Refusal;
-        this.refused.set(key, said ? Infinity : Date.now() + AGAIN);
-        if (said && z !== null && !this.levels.has(levelKey(shown, z))) this.levels.set(levelKey(shown, z), error.message);
+        this.fail(key, error);
+        if (this.barred.get(key) === "for good" && z !== null && !this.levels.has(levelKey(shown, z))) {
+          this.levels.set(levelKey(shown, z), (error as Refusal).message);
+        }
         // Nobody waits for a neighbour that is only fetched ahead: its refusal is no news.
-        if (!idle) this.refusal = said ? error.message : "The page can not reach its pattern; it will try again.";
-        if (!said) setTimeout(() => this.changed(), AGAIN);
+        if (!idle && this.barred.get(key) !== "for a while") this.refusal = (error as Refusal).message;
         this.changed();
         this.ask();
       },
     );
+  }
+
+  private fail(key: string, error: unknown): void {
+    this.lost = error instanceof Lost || !(error instanceof Refusal);
+    const bar = this.lost || error instanceof Busy ? "for a while" : error instanceof Failed ? "until wanted anew" : "for good";
+    this.barred.set(key, bar);
+    if (bar !== "for a while") return;
+    setTimeout(() => {
+      this.barred.delete(key);
+      this.ask();
+      this.changed();
+    }, AGAIN);
   }
 
   /** Whether an answer is still waited for; one that was let go, or asked for anew since, must not land. */
@@ -192,5 +219,5 @@ function tileOf(meta: TileMeta, data: ArrayBuffer): Tile {
     const size = Math.abs(value);
     if (size > most) most = size;
   }
-  return { ...meta, data: values, most };
+  return { ...meta, data: values, most, blocks: blocksOf({ ...meta, data: values }) };
 }

@@ -201,3 +201,16 @@ export function cellAt(view: View, x: number, y: number): [number, number] | nul
   const inside = i >= 0 && i < view.T && j >= 0 && j < view.S && x >= 0 && y >= 0 && x < view.width && y < view.height;
   return inside ? [i, j] : null;
 }
+
+/** How far the view has to move, right and down, to show a cell, [query, key], in full. */
+export function lackTo(view: View, [i, j]: [number, number]): [number, number] {
+  const lack = (from: number, size: number, room: number) =>
+    from < 0 ? -from : from + size > room ? Math.max(room - from - size, -from) : 0;
+  return [lack(view.x + j * view.kx, view.kx, view.width), lack(view.y + i * view.ky, view.ky, view.height)];
+}
+
+/** The query and the key at a point, or those nearest to it. */
+export function nearestCell(view: View, x: number, y: number): [number, number] {
+  const inside = (at: number, n: number) => Math.min(n - 1, Math.max(0, Math.floor(at)));
+  return [inside((y - view.y) / view.ky, view.T), inside((x - view.x) / view.kx, view.S)];
+}

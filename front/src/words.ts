@@ -16,11 +16,12 @@ function minus(text: string): string {
   return text.replace(/^-/, "−");
 }
 
-/** The same where four characters must do: "0.12", "1e-5". */
+/** The same where five characters must do: "0.12", "0.007", "1e-5". */
 export function brief(p: number): string {
   const size = Math.abs(p);
   if (size === 0) return "0";
-  return minus(size >= 0.00995 ? p.toFixed(2) : p.toExponential(0));
+  if (size >= 0.00995) return minus(p.toFixed(2));
+  return minus(size >= 0.0009995 ? p.toFixed(3) : p.toExponential(0));
 }
 
 /** A round number without zeros at its end: "0.4", "5e-5". */
@@ -34,6 +35,11 @@ export function short(x: number): string {
 /** A position or a count: "12,345". */
 export function count(n: number): string {
   return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** The positions [from, to): "7", "1,268–1,271". */
+export function span(from: number, to: number): string {
+  return to - from > 1 ? `${count(from)}–${count(to - 1)}` : count(from);
 }
 
 /** Where a key stands, seen from the query: "3 back", "2 ahead", "itself". */

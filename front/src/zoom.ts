@@ -9,9 +9,10 @@ import type { Fit, Turn } from "./view";
 export interface Moves {
   /** The reader zoomed or panned. */
   turned(turn: Turn): void;
-  /** The pointer is at a point of the plot; null: it left. */
-  pointed(at: [number, number] | null): void;
-  clicked(at: [number, number]): void;
+  /** The pointer is over the plot; null: it left. */
+  pointed(event: PointerEvent | null): void;
+  /** Returns what a click on a point does, unless it becomes a double click. */
+  clicked(at: [number, number]): () => void;
   /** A box is drawn between two points; null: it was given up. */
   boxed(from: [number, number], to: [number, number] | null, done: boolean): void;
   /** Whether dragging draws a box, without shift too. */
@@ -19,6 +20,8 @@ export interface Moves {
 }
 
 const HARDLY = 4;
+/** Milliseconds that a click waits for a second one. */
+const DOUBLE = 220;
 
 export class Zoom {
   private readonly zoom = zoom<HTMLElement, unknown>();
@@ -28,6 +31,8 @@ export class Zoom {
   private quiet = false;
   private box: { from: [number, number]; pointer: number } | null = null;
   private boxedNow = false;
+  private click: ReturnType<typeof setTimeout> | undefined;
+  private whole = true;
 
   constructor(
     private readonly plot: HTMLElement,
@@ -36,7 +41,7 @@ export class Zoom {
     const still = typeof matchMedia === "function" && matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.zoom
       .duration(still ? 0 : 220)
-      .filter((event: MouseEvent) => event.type === "wheel" || (!event.button && !event.shiftKey && !moves.isBoxing()))
+      .filter((event: MouseEvent | TouchEvent) => event.type === "wheel" || this.isMine(event))
       .constrain((turn) => (this.fit ? transform(held(this.fit, turn)) : turn))
       .on("start", (event: D3ZoomEvent<HTMLElement, unknown>) => {
         if (event.sourceEvent?.type === "mousedown") plot.classList.add("held");
@@ -45,6 +50,7 @@ export class Zoom {
       .on("zoom", (event: D3ZoomEvent<HTMLElement, unknown>) => {
         if (this.quiet) return;
         const { k, x, y } = event.transform;
+        this.mark(k);
         moves.turned({ k, x, y });
       });
     select(plot).call(this.zoom);
@@ -62,12 +68,25 @@ export class Zoom {
     this.quiet = true;
     this.zoom.transform(select(this.plot), transform(turn));
     this.quiet = false;
+    this.mark(turn.k);
   }
 
   destroy(): void {
     this.ended.abort();
+    clearTimeout(this.click);
     select(this.plot).on(".zoom", null);
     this.zoom.on("start", null).on("zoom", null).on("end", null);
+  }
+
+  /** One finger on the whole pattern scrolls the page: there is nothing to pan. */
+  private isMine(event: MouseEvent | TouchEvent): boolean {
+    if ("touches" in event && this.whole && event.touches.length < 2) return false;
+    return !(event as MouseEvent).button && !event.shiftKey && !this.moves.isBoxing();
+  }
+
+  private mark(k: number): void {
+    this.whole = k <= 1 + 1e-9;
+    this.plot.classList.toggle("whole", this.whole);
   }
 
   private listen(): void {
@@ -78,11 +97,13 @@ export class Zoom {
     const at = (event: MouseEvent): [number, number] => [event.offsetX, event.offsetY];
     on("pointermove", (event) => {
       if (this.box?.pointer === event.pointerId) moves.boxed(this.box.from, at(event), false);
-      moves.pointed(at(event));
+      moves.pointed(event);
     });
-    on("pointerleave", () => moves.pointed(null));
+    // A finger leaves when it is lifted; what it touched is still spoken of.
+    on("pointerleave", (event) => event.pointerType !== "touch" && moves.pointed(null));
     on("pointerdown", (event) => {
       this.boxedNow = false;
+      if (event.pointerType === "touch") moves.pointed(event);
       if (event.button || !(event.shiftKey || moves.isBoxing())) return;
       this.box = { from: at(event), pointer: event.pointerId };
       plot.setPointerCapture(event.pointerId);
@@ -104,8 +125,10 @@ export class Zoom {
       this.box = null;
     });
     on("click", (event) => {
-      if (!this.boxedNow) moves.clicked(at(event));
+      clearTimeout(this.click);
+      if (!this.boxedNow && event.detail < 2) this.click = setTimeout(moves.clicked(at(event)), DOUBLE);
     });
+    on("dblclick", () => clearTimeout(this.click));
   }
 }
 

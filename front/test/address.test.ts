@@ -31,6 +31,9 @@ describe("the address", () => {
       key: 0,
       chosen: ["0.2", "1.1"],
       panel: "profile",
+      look: "both",
+      large: true,
+      log: true,
       theme: "dark",
     };
     const differs = Object.entries(state).every(([name, value]) => value !== opening(SCENE)[name as keyof State]);
@@ -64,6 +67,8 @@ describe("the address", () => {
     ["kinds=nonsense", "no such choice"],
     ["sort=__proto__", "no such choice"],
     ["hide=yes", "no such choice"],
+    ["look=away", "no such choice"],
+    ["large=2", "no such choice"],
     ["theme=pink", "no such choice"],
     ["constructor=1", "not known here"],
     ["__proto__=1", "not known here"],
@@ -93,13 +98,15 @@ describe("the address", () => {
 describe("following the address", () => {
   afterEach(() => history.replaceState(null, "", location.pathname));
 
-  it("writes without a step in the history, and reads what the reader changed", async () => {
+  it("writes without a step in the history unless told, and reads what the reader changed", async () => {
     const followed: State[] = [];
     const address = new Address(SCENE, (state) => followed.push(state));
     const before = history.length;
     address.put({ ...opening(SCENE), scale: "log" });
     expect(location.hash).toBe("#scale=log");
     expect(history.length).toBe(before);
+    address.put({ ...opening(SCENE), layer: 1, head: 0, scale: "log" }, true);
+    expect([location.hash, history.length]).toEqual(["#head=1.0&scale=log", before + 1]);
     location.hash = "#scale=linear&query=2";
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(followed.map(({ scale, query }) => [scale, query])).toEqual([["linear", 2]]);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { envelope, scaleOf } from "../src/chart";
+import { Chart, envelope, scaleOf } from "../src/chart";
 import { Lost } from "../src/http";
 import viewer, { mount } from "../src/index";
 import type { Scene } from "../src/protocol";
@@ -50,6 +50,83 @@ describe("the page", () => {
     expect(location.hash).toBe("#head=1.1");
   });
 
+  it("another head is a step in the history, once for many in a row, and Back leads to what was left", async () => {
+    const { page } = await open();
+    const before = history.length;
+    find(page, 'input[value="log"]').click();
+    find(page, '[data-head="1.0"]').click();
+    // What is left is in the address at once; the head that stays comes after.
+    expect(location.hash).toBe("#scale=log");
+    find(page, '[data-head="1.1"]').click();
+    await settled(260);
+    expect([location.hash, history.length]).toEqual(["#head=1.1&scale=log", before + 1]);
+    find(page, 'input[value="linear"]').click();
+    await settled(260);
+    expect(history.length).toBe(before + 1);
+    history.back();
+    await settled(260);
+    expect([location.hash, find(page, "[data-here]").dataset.head]).toEqual(["#scale=log", "0.1"]);
+    expect(history.length).toBe(before + 1);
+  });
+
+  it("keys work before anything is focused, but not while a text is typed", async () => {
+    const { page } = await open();
+    const press = (key: string, on: EventTarget = document.body) => on.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, composed: true, cancelable: true }));
+    press("]");
+    expect(find(page, "[data-here]").dataset.head).toBe("0.2");
+    press("[");
+    expect(find(page, "[data-here]").dataset.head).toBe("0.1");
+    find(page, "#tab-profile").click();
+    press("/");
+    expect(find(page, "#panel-text").hidden).toBe(false);
+    const field = find(page, ".find input");
+    expect(page.activeElement).toBe(field);
+    press("]", field);
+    press("?", field);
+    expect(find(page, "[data-here]").dataset.head).toBe("0.1");
+    expect(find(page, "dialog").hasAttribute("open")).toBe(false);
+    press("?");
+    expect(find(page, "dialog").hasAttribute("open")).toBe(true);
+  });
+
+  it("in a notebook it hears only its own keys", async () => {
+    const { page } = await open(scene(), false);
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "]", bubbles: true, composed: true }));
+    expect(find(page, "[data-here]").dataset.head).toBe("0.1");
+    find(page, ".toolbar").dispatchEvent(new KeyboardEvent("keydown", { key: "]", bubbles: true, composed: true }));
+    expect(find(page, "[data-here]").dataset.head).toBe("0.2");
+  });
+
+  it("large maps are part of the address", async () => {
+    history.replaceState(null, "", "#large=1");
+    const { page } = await open();
+    expect(find(page, ".app").classList.contains("large")).toBe(true);
+    find(page, '[aria-label="Large maps"]').click();
+    await settled(260);
+    expect([location.hash, find(page, ".app").classList.contains("large")]).toEqual(["", false]);
+  });
+
+  it("patches are called that", async () => {
+    const it = scene();
+    it.axes[0] = { kind: "grid", name: "patches", labels: Array.from({ length: 40 }, (_, n) => `r${n}`), special: [], height: 5, width: 8 };
+    const { page } = await open(it);
+    expect(find(page, "#tab-text").textContent).toBe("Patches");
+  });
+
+  it("one head has no other beside it", async () => {
+    const one = scene({ layers: [{ ...(scene().layers[0] as Scene["layers"][number]), heads: 1 }], heads: null, open: [0, 0] });
+    const { page } = await open(one);
+    const beside = [...page.querySelectorAll("button")].find((node) => node.textContent === "Side by side");
+    expect(beside?.disabled).toBe(true);
+    expect(find(page, ".foot [role=status]").textContent).toBe("1 head, its map exact");
+  });
+
+  it("names the key that is hidden by its token", async () => {
+    const { page } = await open();
+    const check = [...page.querySelectorAll<HTMLElement>(".check")].find((node) => node.textContent === "hide sink");
+    expect(check?.title).toBe("Leaves out key 0 “<s>”, the first that any query may attend to");
+  });
+
   it("leaves the address alone in a notebook", async () => {
     const { page } = await open(scene(), false);
     find(page, '[data-head="1.1"]').click();
@@ -70,6 +147,13 @@ describe("the page", () => {
     const { page } = await open(scene({ saved: { heads: ["0.1"], says: "One head of eight." } }));
     expect(find(page, ".saved").textContent).toContain("One head of eight.");
     expect(find(page, '[data-head="0.1"]').getAttribute("aria-label")).toContain("in full");
+  });
+
+  it("a dot tells nothing where all heads are held in full", async () => {
+    const all = ["0.0", "0.1", "0.2", "1.0", "1.1", "2.0", "2.1", "2.2"];
+    const { page } = await open(scene({ saved: { heads: all, says: "All heads." } }));
+    expect(find(page, ".saved").textContent).toBe("All heads.");
+    expect(find(page, '[data-head="0.1"]').getAttribute("aria-label")).not.toContain("in full");
   });
 
   it("opens and closes a second map", async () => {
@@ -103,6 +187,7 @@ describe("the page", () => {
     find(page, '[data-head="1.1"]').click();
     await settled();
     expect(page.querySelectorAll(".banner:not([hidden])").length).toBe(1);
+    expect(page.querySelector(".app")?.textContent?.split("Nobody answers.").length).toBe(2);
     const again = () => find(page, ".banner button").click();
     again();
     await settled(20);
@@ -167,11 +252,38 @@ describe("charts", () => {
     expect(envelope([1, 2], 300).high).toEqual(Float32Array.of(1, 2));
   });
 
-  it("ticks are round and within the scale", () => {
-    expect(scaleOf([0, 0.37], false).ticks.map((tick) => Number(tick.toFixed(6)))).toEqual([0, 0.2]);
-    const log = scaleOf([1e-9, 40], true);
+  it("ticks are round and within the scale, of two curves together", () => {
+    expect(scaleOf([[0, 0.37]], false).ticks.map((tick) => Number(tick.toFixed(6)))).toEqual([0, 0.1, 0.2, 0.3]);
+    const log = scaleOf([[1e-9, 40]], true);
     expect([log.of(40), log.of(0), log.of(1e-9)]).toEqual([1, 0, 0]);
     expect(log.ticks).toEqual([10, 1, 0.1, 0.01, 0.001]);
-    expect(scaleOf([0, 0, 0], false).of(0)).toBe(0);
+    expect(scaleOf([[0, 0, 0]], false).of(0)).toBe(0);
+    expect(scaleOf([[1, NaN], [-4, 2]], false)).toMatchObject({ low: -4, high: 2 });
+  });
+
+  const series = { name: "x", first: 0, across: "", most: "Most", nothing: "nothing", say: (at: number) => `at ${at}` };
+  it("what is no number is left out, and does not break the line", () => {
+    const { low, high } = envelope([1, NaN, 3, NaN, NaN, NaN], 3);
+    expect([[...low], [...high]]).toEqual([[1, 3, NaN], [1, 3, NaN]]);
+    const chart = new Chart(140);
+    chart.show({ ...series, curves: [{ values: [1, NaN, 3, 2], colour: "red" }] });
+    const d = chart.node.querySelector("path")?.getAttribute("d") ?? "";
+    expect([d.split("M").length, d.includes("NaN")]).toEqual([3, false]);
+    expect(chart.node.querySelector("output")?.textContent).toBe("Most: at 2");
+  });
+
+  it("a chart of nothing says so, and a second curve is dashed", () => {
+    const chart = new Chart(140);
+    chart.show({ ...series, curves: [{ values: [0, NaN, 0], colour: "red" }, { values: [1, 2, 3], colour: "blue" }] });
+    expect(chart.node.querySelector("output")?.textContent).toBe("nothing");
+    expect([...chart.node.querySelectorAll("path")].map((path) => path.getAttribute("stroke-dasharray"))).toEqual([null, "5 2"]);
+  });
+
+  it("thousands are apart, and minus is a minus", () => {
+    const chart = new Chart(140);
+    chart.show({ ...series, curves: [{ values: Float32Array.from({ length: 4000 }, (_, at) => (at === 9 ? -2500 : at)), colour: "red" }] });
+    const written = [...chart.node.querySelectorAll("text")].map((text) => text.textContent);
+    expect(written).toContain("3,000");
+    expect(written).toContain("−2,000");
   });
 });

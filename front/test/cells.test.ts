@@ -36,11 +36,27 @@ describe("numbers in cells", () => {
     }
   });
 
-  it("are shorter where the cell is narrow, and missing where the value is", () => {
+  it("all have the short form where one cell needs it, and are missing where the value is", () => {
     const { view } = start(5, 9);
-    const [first] = numbers(view, look, (i, j) => (i + j ? null : 0.12345), (text) => 1000 * text.length);
-    expect(first!.text).toBe("0.12");
+    const values: Record<string, number> = { "0 0": 0.12345, "1 1": 0.0000123 };
+    const written = (digit: number) =>
+      numbers(view, look, (i, j) => values[`${i} ${j}`] ?? null, (text) => digit * text.length).map(({ text }) => text);
+    expect(written(1)).toEqual(["0.123", "1.2e-5"]);
+    expect(written((view.kx - 4) / 5.5)).toEqual(["0.12", "1e-5"]);
     expect(numbers(view, look, () => null, () => 1)).toEqual([]);
+  });
+
+  it("are not cut off by the edge of the plot", () => {
+    const laid = fit(300, 300, 600, 600);
+    const view = viewOf(laid, turnOf(laid, [150.5, 150.5, 600 / 90]));
+    const written = numbers(view, look, () => 0.123, (text) => 6 * text.length);
+    expect(written.length).toBeGreaterThan(20);
+    for (const { x, y, text } of written) {
+      expect(x - 3 * text.length).toBeGreaterThanOrEqual(0);
+      expect(x + 3 * text.length).toBeLessThanOrEqual(600);
+      expect(y).toBeGreaterThanOrEqual(6);
+      expect(y).toBeLessThanOrEqual(594);
+    }
   });
 });
 

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { arrange, scoreOf, stepFrom } from "../src/arrange";
-import { placeName } from "../src/choosing";
+import { arrange, gutterOf, LARGEST, largestIn, scoreOf, stepFrom, widthOf } from "../src/arrange";
+import { placeName, title } from "../src/choosing";
 import { Overview } from "../src/overview";
+import { progress } from "../src/progress";
 import type { Scene } from "../src/protocol";
 import { opening, Store } from "../src/state";
 import { browser, Fake, scene, settled } from "./page";
@@ -40,6 +41,39 @@ describe("where heads stand", () => {
     expect(size).toBeGreaterThanOrEqual(16);
     expect(step[0]).toBeGreaterThan(size);
     expect(new Set(cells.map(({ x, y }) => `${x} ${y}`)).size).toBe(1024);
+  });
+
+  it("labels have the room they need, and maps stand beside them", () => {
+    const named = scene();
+    (named.layers[2] as { label: string }).label = "encoder 12";
+    expect(gutterOf(named)).toBeGreaterThan(gutterOf(SCENE));
+    expect(arrange(named, opening(named), 320, 34).cells.every(({ x }) => x >= gutterOf(named))).toBe(true);
+  });
+
+  it("few heads have large maps and a narrow panel, many have neither", () => {
+    const few = scene({ layers: SCENE.layers.slice(0, 1), heads: null });
+    expect(largestIn(few, 600)).toBe(LARGEST);
+    expect(widthOf(few)).toBeLessThan(340);
+    const many = scene({ layers: Array.from({ length: 30 }, () => ({ ...(SCENE.layers[0] as Scene["layers"][number]), heads: 9 })), heads: null });
+    expect(largestIn(many, 600)).toBe(34);
+    const { step, size } = arrange(few, opening(few), 320, LARGEST);
+    // The ring around the chosen head is 2 pixels wide.
+    expect(step[0] - size).toBeGreaterThan(2);
+  });
+
+  it.each([["3", "self", "Layer 3, head 0"], ["encoder 0", "self", "Encoder layer 0, head 0"], ["cross 1", "cross", "Cross attention 1, head 0"], ["0", "cross", "Layer 0, head 0"]] as const)("%s (%s) is called %s", (label, kind, called) => {
+    const it = scene();
+    Object.assign(it.layers[0] as object, { label, kind });
+    expect(title(it, [0, 0])).toBe(called);
+  });
+
+  it("says how far the maps are", () => {
+    const all = { left: 8, of: 8, exact: 8, sampled: 0, done: true };
+    expect(progress(all)).toBe("8 heads, all maps exact");
+    expect(progress({ ...all, left: 1, of: 1, exact: 1 })).toBe("1 head, its map exact");
+    expect(progress({ ...all, left: 5, exact: 3, sampled: 4, done: false })).toBe("5 of 8 heads, 3 exact, 4 sampled, 1 waiting");
+    expect(progress({ ...all, exact: 0, done: false })).toBe("8 heads, 8 waiting");
+    expect(progress({ ...all, exact: 6, sampled: 2 })).toBe("8 heads, 6 exact, 2 of 8 could not be made");
   });
 
   it("a step down from the third head of three lands on the last of two", () => {
@@ -99,9 +133,11 @@ describe("the grid of heads", () => {
   });
 
   it("names every head, and says which layers are cross attention", () => {
-    open();
+    const named = scene();
+    (named.layers[2] as { label: string }).label = "cross 0";
+    open(named);
     expect(head("0.1").getAttribute("aria-label")).toBe("Layer 0, head 1, induction");
-    expect(head("2.1").getAttribute("aria-label")).toContain("cross attention");
+    expect(head("2.1").getAttribute("aria-label")).toBe("Cross attention 0, head 1, mixed");
     for (const node of host.querySelectorAll("[data-head]")) expect(node.getAttribute("role")).toBe("gridcell");
   });
 
@@ -129,12 +165,39 @@ describe("the grid of heads", () => {
     }) as never;
     store.set({ run: 1 });
     await settled(20);
-    expect(host.querySelector("[role=status]")?.textContent).toBe("3 of 8 maps exact, the others sampled");
+    expect(host.querySelector("[role=status]")?.textContent).toBe("8 heads, 3 exact, 5 waiting");
     await settled(500);
     const since = () => transport.asked.filter(({ params }) => params.run === 1).map(({ params }) => params.since);
     expect(since()).toEqual([0, 5]);
     expect(host.querySelector("[role=status]")?.textContent).toContain("all maps exact");
     await settled(500);
     expect(since()).toEqual([0, 5]);
+  });
+
+  it("asks again after a refusal, and says it meanwhile", async () => {
+    vi.useFakeTimers();
+    const { store, transport } = open();
+    const working = transport.ask.bind(transport);
+    let refused = 0;
+    transport.ask = (async () => {
+      refused++;
+      throw new Error("Not now.");
+    }) as never;
+    store.set({ run: 1 });
+    await vi.advanceTimersByTimeAsync(50);
+    expect(host.querySelector("[role=status]")?.textContent).toBe("Not now.");
+    await vi.advanceTimersByTimeAsync(2100);
+    expect(refused).toBe(2);
+    transport.ask = working;
+    await vi.advanceTimersByTimeAsync(4100);
+    expect(host.querySelector("[role=status]")?.textContent).toBe("8 heads, all maps exact");
+    vi.useRealTimers();
+  });
+
+  it("counts the heads that pass the filter", async () => {
+    const { store } = open();
+    await settled(20);
+    store.set({ kinds: ["induction"] });
+    expect(host.querySelector("[role=status]")?.textContent).toBe("2 of 8 heads, all maps exact");
   });
 });

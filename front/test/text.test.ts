@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Scene } from "../src/protocol";
 import { BLOCK, blocksOf, running } from "../src/running";
 import { opening, Store } from "../src/state";
 import { TextPanel } from "../src/text";
+import { matches } from "../src/find";
 import { browser, Fake, HOSTILE, scene, settled, Sight, tokens } from "./page";
 
 describe("tokens as they are seen", () => {
@@ -115,7 +116,98 @@ describe("the text panel", () => {
     point(token(20));
     await settled();
     expect(said()).toContain("Token 20");
-    expect(store.get().query).toBe(7);
+    expect([store.get().query, store.get().key]).toEqual([null, null]);
+  });
+
+  const chip = (n: number) => host.querySelectorAll<HTMLElement>(".key")[n] as HTMLElement;
+  it.each([["to", "query"], ["from", "key"], ["both", "query"]] as const)("shaded by %s, a chip marks another token and what is held stays", async (look, held) => {
+    const { store } = open(scene(), { look });
+    token(7).click();
+    await settled();
+    const heads = () => [...host.querySelectorAll(".list p")].map((node) => node.textContent);
+    const before = heads();
+    expect(before[0]).toContain("Token 7");
+    for (let n = 1; n < host.querySelectorAll(".key").length; n++) {
+      chip(n).click();
+      await settled(80);
+      expect([heads(), store.get()[held]]).toEqual([before, 7]);
+    }
+    expect(host.querySelectorAll(".at-query").length + host.querySelectorAll(".at-key").length).toBe(2);
+  });
+
+  it("another look is at the same token", async () => {
+    const { store } = open();
+    token(7).click();
+    await settled();
+    chip(1).click();
+    for (const look of ["from", "both", "to"]) {
+      host.querySelector<HTMLElement>(`input[value=${look}]`)?.click();
+      await settled();
+      expect([store.get().look, said().includes("Token 7"), said().includes("Token 6 ")]).toEqual([look, true, false]);
+    }
+  });
+
+  it("keys are back or ahead, queries later or earlier", async () => {
+    const { store } = open(scene(), { query: 10 });
+    await settled();
+    expect([...host.querySelectorAll(".key i")].slice(0, 3).map((node) => node.textContent)).toEqual(["itself", "1 back", "1 ahead"]);
+    store.set({ look: "from" });
+    await settled();
+    expect([...host.querySelectorAll(".key i")].slice(0, 3).map((node) => node.textContent)).toEqual(["itself", "1 earlier", "1 later"]);
+  });
+
+  it("there is no distance between two texts", async () => {
+    open(scene(), { layer: 2, head: 0, key: 3 });
+    await settled();
+    expect(host.querySelectorAll(".key").length).toBeGreaterThan(3);
+    expect(host.querySelector(".key i")).toBeNull();
+  });
+
+  it("three rows of chips, and how many there are besides", async () => {
+    // Two chips a row, and what says how many more takes the place of one.
+    const place = vi.spyOn(HTMLElement.prototype, "offsetTop", "get").mockImplementation(function (this: HTMLElement) {
+      const before = [...(this.parentElement?.children ?? [])].filter((node) => !(node as HTMLElement).hidden);
+      return 28 * Math.floor(before.indexOf(this) / 2);
+    });
+    open();
+    await settled();
+    const seen = [...host.querySelectorAll<HTMLElement>(".keys-list > *")].filter((node) => !node.hidden).map((node) => node.textContent);
+    place.mockRestore();
+    expect([seen.length, seen.at(-1)]).toEqual([6, "+3"]);
+  });
+
+  it("positions without tokens do not run together", () => {
+    open(scene({ axes: [{ kind: "tokens", name: "positions", labels: Array.from({ length: 40 }, (_, n) => String(n)), special: [] }, tokens(25)] }));
+    expect(host.querySelector(".block")?.textContent).toContain("10 11 12");
+  });
+
+  it("finds tokens: the next one, the one before, how many there are", async () => {
+    const { store } = open(scene(), { query: 10 });
+    panel?.find();
+    const field = host.querySelector<HTMLInputElement>(".find input") as HTMLInputElement;
+    const key = (name: string, more = {}) => field.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
+    field.value = "T1";
+    field.dispatchEvent(new Event("input"));
+    const state = () => [store.get().query, host.querySelector(".find [role=status]")?.textContent];
+    expect(state()).toEqual([10, "2 of 11"]);
+    key("Enter");
+    expect(state()).toEqual([11, "3 of 11"]);
+    for (let n = 0; n < 3; n++) key("Enter", { shiftKey: true });
+    expect(state()).toEqual([19, "11 of 11"]);
+    field.value = "nowhere";
+    field.dispatchEvent(new Event("input"));
+    expect(state()).toEqual([19, "none"]);
+    key("Escape");
+    expect(host.querySelector<HTMLElement>(".find")?.hidden).toBe(true);
+    expect(store.get().query).toBe(19);
+  });
+
+  it("a word may be of several tokens; numbers stand alone", () => {
+    const text = { kind: "tokens", name: "text", labels: [" To", "ken", "izer", "", " ken"], special: [] } as const;
+    expect(matches(text as never, "tokeni")).toEqual([0]);
+    expect(matches(text as never, "ken")).toEqual([1, 4]);
+    expect(matches(text as never, "")).toEqual([]);
+    expect(matches({ ...text, name: "positions", labels: ["1", "2", "12"] } as never, "12")).toEqual([2]);
   });
 
   it("arrow keys move the selection, within the text", () => {

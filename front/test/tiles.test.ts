@@ -1,4 +1,6 @@
-import { describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { Busy, Failed, Lost } from "../src/http";
+import { Refusal } from "../src/protocol";
 import type { Shown } from "../src/protocol";
 import { Tiles } from "../src/tiles";
 import type { Wish } from "../src/tiles";
@@ -121,25 +123,55 @@ describe("tiles", () => {
     expect(hand.all).toHaveLength(1);
   });
 
-  it("lost with the connection are asked for again after a while", async () => {
-    vi.useFakeTimers();
-    try {
-      const { hand, tiles, changed } = start();
-      tiles.want(tiles, [wish(0, 0)]);
-      hand.open[0]!.fail(new TypeError("Failed to fetch"));
+  describe("that did not come", () => {
+    beforeEach(() => void vi.useFakeTimers());
+    afterEach(() => void vi.useRealTimers());
+
+    async function failed(error: Error) {
+      const made = start();
+      made.tiles.want(made.tiles, [wish(0, 0)]);
+      made.hand.open[0]!.fail(error);
       await settle();
+      return made;
+    }
+
+    it.each([
+      ["nobody had time", new Busy("Too much at once."), false],
+      ["nobody is there", new Lost("Gone."), true],
+      ["the connection broke", new TypeError("Failed to fetch"), true],
+    ])("as %s are asked for again after a while, by themselves", async (_, error, lost) => {
+      const { hand, tiles, changed } = await failed(error);
+      expect([tiles.lost, tiles.refusal, tiles.isComing(tiles)]).toEqual([lost, null, true]);
+      expect([tiles.isRefused(shown, 0, 0, 0), tiles.lack(shown, 0)]).toEqual([false, null]);
       tiles.want(tiles, [wish(0, 0)]);
       expect(hand.all).toHaveLength(1);
-      expect(tiles.refusal).toMatch(/try again/);
       vi.advanceTimersByTime(3000);
       expect(changed).toHaveBeenCalledTimes(2);
+      expect(hand.all).toHaveLength(2);
+      await hand.answerAll();
+      expect([tiles.lost, tiles.isComing(tiles)]).toEqual([false, false]);
+      expect(tiles.get(shown, 0, 0, 0)).toBeDefined();
+    });
+
+    it("as the other side failed at them are told, and asked for when they are wanted anew", async () => {
+      const { hand, tiles } = await failed(new Failed("This question has failed."));
+      expect(tiles.refusal).toBe("This question has failed.");
+      expect([tiles.isRefused(shown, 0, 0, 0), tiles.lack(shown, 0), tiles.isComing(tiles)]).toEqual([false, null, false]);
+      vi.advanceTimersByTime(60000);
+      expect(hand.all).toHaveLength(1);
       tiles.want(tiles, [wish(0, 0)]);
       expect(hand.all).toHaveLength(2);
       await hand.answerAll();
       expect(tiles.refusal).toBeNull();
-    } finally {
-      vi.useRealTimers();
-    }
+    });
+
+    it("as they are refused stay away", async () => {
+      const { hand, tiles } = await failed(new Refusal("There is no head 9.9."));
+      vi.advanceTimersByTime(60000);
+      tiles.want(tiles, [wish(0, 0)]);
+      expect(hand.all).toHaveLength(1);
+      expect([tiles.isRefused(shown, 0, 0, 0), tiles.lost, tiles.isComing(tiles)]).toEqual([true, false, false]);
+    });
   });
 
   it("of the preview are no exact ones", async () => {

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { Http, Lost } from "../src/http";
+import { Busy, Failed, Http, Lost } from "../src/http";
 import { Watched } from "../src/notices";
 import { Refusal } from "../src/protocol";
 import { Widget } from "../src/widget";
@@ -42,6 +42,16 @@ describe("over HTTP", () => {
     await expect(asked).rejects.toThrow("There is no head 9.9.");
     await expect(asked).rejects.toBeInstanceOf(Refusal);
     await expect(asked).rejects.not.toBeInstanceOf(Lost);
+  });
+
+  it("tells a question that is wrong from one that may be asked again", async () => {
+    const kinds: Record<number, string> = {};
+    for (const status of [400, 403, 404, 500, 502, 503]) {
+      server(() => new Response("{}", { status }));
+      const error: unknown = await new Http("t").ask("row", ROW).catch((error: unknown) => error);
+      kinds[status] = error instanceof Busy ? "busy" : error instanceof Failed ? "failed" : "wrong";
+    }
+    expect(kinds).toEqual({ 400: "wrong", 403: "failed", 404: "failed", 500: "failed", 502: "failed", 503: "busy" });
   });
 
   it("makes a refusal of an error page without a sentence", async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Axis } from "../src/protocol";
-import { away, brief, count, share, short, shownToken, visible } from "../src/words";
+import { away, brief, count, share, short, shownToken, span, visible } from "../src/words";
 
 describe("numbers", () => {
   it.each([
@@ -30,6 +30,8 @@ describe("numbers", () => {
   it("are short and grouped", () => {
     expect([short(0.25), short(5e-5), short(0), short(-0.0125)]).toEqual(["0.25", "5e-5", "0", "−0.0125"]);
     expect([count(7), count(32768), count(1234567)]).toEqual(["7", "32,768", "1,234,567"]);
+    expect([brief(0.1234), brief(0.0071), brief(0.001), brief(0.00099), brief(-0.5)]).toEqual(["0.12", "0.007", "0.001", "1e-3", "−0.50"]);
+    expect([span(7, 8), span(1268, 1272)]).toEqual(["7", "1,268–1,271"]);
     expect([away(0), away(3), away(-2000)]).toEqual(["itself", "3 back", "2,000 ahead"]);
   });
 });

@@ -21,7 +21,7 @@ def replacing(path: str | os.PathLike[str], who: str) -> Iterator[IO[bytes]]:
     """A file that appears whole or not at all: written beside its place, moved there at the end.
 
     Args:
-        path: where it shall be; an older file there stays until the new one is whole.
+        path: where it shall be; an older file there stays until the new one is whole. A link stays a link.
         who: refuses, where the place cannot be written.
 
     Yields:
@@ -40,7 +40,7 @@ def replacing(path: str | os.PathLike[str], who: str) -> Iterator[IO[bytes]]:
         'whole'
     """
     try:
-        place = Path(path)
+        place = Path(os.path.realpath(path))  # through a link the file it names is written
         if place.exists() and not place.is_file():  # moving a file onto /dev/null would take the device away
             raise OSError(0, "it is a folder" if place.is_dir() else "it is no ordinary file")
         beside = place.with_name(f".{place.name}.{os.getpid()}.{next(_NUMBERS)}.part")

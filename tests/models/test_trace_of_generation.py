@@ -153,8 +153,8 @@ def test_a_generation_in_a_block_beside_watchers_and_in_a_file(tmp_path: Any) ->
     with hw.observe(model, hw.Entropy()) as seen, tracing(model) as trace:
         model.generate(**given, **STEPS)
     assert [call["entropy"].shape[-1] for call in seen.calls] == [6] + [1] * 6
-    trace.save(tmp_path / "a")
-    for other in (trace, read_trace(tmp_path / "a")):
+    trace.save(tmp_path / "a.safetensors")
+    for other in (trace, read_trace(tmp_path / "a.safetensors")):
         for n in range(2):
             torch.testing.assert_close(other.pattern(n).to_dense(), alone.pattern(n).to_dense(), rtol=0, atol=1e-5)
     model.generate(**given, **STEPS)

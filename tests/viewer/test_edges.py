@@ -55,7 +55,7 @@ def test_edges_are_those_of_the_mask(name: str) -> None:
             assert torch.equal(hidden(found, b, pattern), pattern.to_dense()[b, 0] == 0)
 
 
-@pytest.mark.parametrize("more", [{"q_start": 3}, {"q_start": torch.tensor([0, 5])}, {}], ids=str)
+@pytest.mark.parametrize("more", [{"q_start": 3}, {"q_start": torch.tensor([0, 5])}, {}], ids=["one", "each", "last"])
 def test_queries_that_stand_elsewhere(more: dict[str, Any]) -> None:
     pattern = dense.patterns(4, 9, mask=hw.Causal() & hw.Window(before=2), **more)
     found = edges(pattern)

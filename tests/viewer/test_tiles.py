@@ -38,7 +38,7 @@ def close(found: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(found.double(), wanted.double(), rtol=3e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("mask", MASKS, ids=str)
+@pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("pool", ["mean", "max"])
 @pytest.mark.parametrize(("hide", "norm"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 def test_every_level_and_tile_is_the_dense_pattern(mask: str, pool: str, hide: int, norm: int) -> None:

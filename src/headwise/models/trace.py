@@ -182,6 +182,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     """Reads a trace that ``Trace.save`` wrote; its tensors stay in the file, mapped into memory.
 
     A file of any origin may be read: nothing in it is run, and one that was cut short, damaged or made up is refused.
+    While the trace is in use the file has to stay as it is; saving another trace there is no harm, writing into it is.
 
     Args:
         path: where it is.
@@ -337,8 +338,9 @@ def trace(model: nn.Module | Callable[..., Any], *args: Any, **batch: Any) -> Tr
         kept.output = model(*args, **batch)
     given = _integers(args, batch)
     ids = kept.inputs.get("input_ids", given.get("input_ids"))
-    fits = {name: value for name, value in given.items() if ids is not None and value.shape[-1] == ids.shape[-1]}
-    kept.inputs = {**fits, **kept.inputs}  # what generate was given and its steps were not, an encoder's tokens say
+    # What generate was given and its steps were not, an encoder's tokens for one; and of all only what fits the tokens.
+    fits = {name: value for name, value in given.items() if ids is not None and value.shape == ids.shape}
+    kept.inputs = {**fits, **kept.inputs}
     if not kept.sites:
         raise SpecError(sentence("trace", "the forward ran no attention", "a trace keeps the patterns of one forward"))
     return kept

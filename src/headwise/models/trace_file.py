@@ -175,11 +175,13 @@ class _NotReadError(Exception):
 
 def _unread(path: Any, why: str) -> SpecError:
     todo = "A trace is written by trace.save(path)."
-    return SpecError(sentence("read_trace", f"{str(path)[:200]} cannot be read", why, todo=todo))
+    return SpecError(sentence("read_trace", f"{str(path)[:200]} cannot be read", why[:300], todo=todo))
 
 
 def _look_at_the_header(path: str | os.PathLike[str]) -> None:
     """Refuses what is no safetensors file before anything large is read."""
+    if not Path(path).is_file() and Path(path).exists():  # a pipe would be waited for
+        raise _NotReadError("it is no ordinary file")
     size = Path(path).stat().st_size
     with Path(path).open("rb") as file:
         first = file.read(8)

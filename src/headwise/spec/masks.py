@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -142,16 +143,16 @@ class Mask:
         raise SpecError(sentence("mask", "a mask was asked whether it is true", rule, todo="Combine with & and |."))
 
     def __and__(self, other: Mask) -> Mask:
-        return And((self, _a_mask(other, "&")))
+        return And((*_members(self, And), *_members(_a_mask(other, "&"), And)))
 
     def __or__(self, other: Mask) -> Mask:
-        return Or((self, _a_mask(other, "|")))
+        return Or((*_members(self, Or), *_members(_a_mask(other, "|"), Or)))
 
     def __rand__(self, other: Any) -> Mask:
-        return And((_a_mask(other, "&"), self))
+        return _a_mask(other, "&") & self
 
     def __ror__(self, other: Any) -> Mask:
-        return Or((_a_mask(other, "|"), self))
+        return _a_mask(other, "|") | self
 
 
 @functools.cache
@@ -168,6 +169,11 @@ def with_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
         if isinstance(held, Tensor):
             object.__setattr__(fresh, field.name, fn(held))
     return fresh
+
+
+def _members(mask: Mask, kind: type[_Combined]) -> tuple[Mask, ...]:
+    """What a mask of this kind combines, else the mask itself: many in a row lie side by side, not in each other."""
+    return mask.masks if type(mask) is kind else (mask,)
 
 
 def _a_mask(value: Any, sign: str) -> Mask:
@@ -204,6 +210,13 @@ class _Combined(Mask):
         return type(self)(tuple(mask.mapped(fn) for mask in self.masks))
 
 
+def _crossed(found: list[Intervals], cross: Callable[[Intervals, Intervals], Intervals]) -> Intervals:
+    """Intervals crossed two by two: bounds of a thousand masks are ten calls deep, not a thousand."""
+    while len(found) > 1:
+        found = [cross(*found[n : n + 2]) if n + 1 < len(found) else found[n] for n in range(0, len(found), 2)]
+    return found[0]
+
+
 class And(_Combined):
     """Cells that every one of the masks keeps; written ``a & b``.
 
@@ -220,10 +233,7 @@ class And(_Combined):
         return kept
 
     def intervals(self, geometry: Geometry) -> Intervals:
-        found = self.masks[0].intervals(geometry)
-        for mask in self.masks[1:]:
-            found = found & mask.intervals(geometry)
-        return found
+        return _crossed([mask.intervals(geometry) for mask in self.masks], operator.and_)
 
     def __repr__(self) -> str:
         return " & ".join(f"({m})" if isinstance(m, Or) else str(m) for m in self.masks)
@@ -245,10 +255,7 @@ class Or(_Combined):
         return kept
 
     def intervals(self, geometry: Geometry) -> Intervals:
-        found = self.masks[0].intervals(geometry)
-        for mask in self.masks[1:]:
-            found = found | mask.intervals(geometry)
-        return found
+        return _crossed([mask.intervals(geometry) for mask in self.masks], operator.or_)
 
     def __repr__(self) -> str:
         return " | ".join(f"({m})" if isinstance(m, And) else str(m) for m in self.masks)

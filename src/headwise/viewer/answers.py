@@ -104,7 +104,7 @@ class Answers:
         if name not in _QUESTIONS:
             raise SpecError(sentence("view", f"no question {name[:40]!r}", f"there are {', '.join(_QUESTIONS)}"))
         _, wanted, ask = _QUESTIONS[name]
-        unknown = sorted(set(params) - set(wanted))
+        unknown = sorted({str(name) for name in params} - set(wanted))
         if unknown:
             what = f"{name} has no parameter {unknown[0][:40]!r}"
             raise SpecError(sentence("view", what, f"it has {', '.join(wanted) or 'none'}"))
@@ -195,11 +195,11 @@ class Answers:
 
     def _ask_profile(self, read: _Read, cancelled: Wanted) -> Answer:
         shown = read.shown()
-        found = self._profile(shown)
+        found = self._profile(shown, cancelled)
         entropy, received, offsets = found.entropy, found.received, found.offsets
         links = [{"i": i, "j": j, "p": p} for i, j, p in found.links]
         if shown.minus is not None:
-            other = self._profile(shown.of_run(shown.minus))
+            other = self._profile(shown.of_run(shown.minus), cancelled)
             entropy, received, offsets = entropy - other.entropy, received - other.received, offsets - other.offsets
             links = []  # the links of a difference are on its map: each run's strongest ones need not be its
         mean = float(entropy[found.seeing].mean()) if bool(found.seeing.any()) else 0.0
@@ -215,7 +215,7 @@ class Answers:
 
     # What they are made of.
 
-    def _pattern(self, shown: Shown) -> Pattern:
+    def _pattern(self, shown: Shown, cancelled: Wanted = lambda: False) -> Pattern:
         """The pattern of one run with what is hidden and normalised; to be asked about its own head alone."""
         pattern = self.scene.pattern(shown.run, shown.layer)
         if not (shown.hide or shown.norm):
@@ -224,7 +224,7 @@ class Answers:
         found: Pattern | None = self._variants.held(key)
         if found is None:
             sink = self.scene.sink(key.layer, key.b) if key.hide else None
-            found = variant(pattern, key.b, key.head, sink, key.norm)
+            found = variant(pattern, key.b, key.head, sink, key.norm, cancelled)
             B, H, T, _ = pattern.shape
             self._variants.keep(key, found, 3 * 4 * B * H * T)
         return found
@@ -244,7 +244,7 @@ class Answers:
             if z >= base:
                 whole = self._whole(shown, base, cancelled)
                 return tiles.cut(tiles.condensed(whole, base, z, T, S, shown.pool), r, c)
-            pattern = self._pattern(shown)
+            pattern = self._pattern(shown, cancelled)
             return tiles.pooled(
                 pattern, shown.b, shown.head, *tiles.window(r, c, z, T, S), z, shown.pool, cancelled
             ).float()
@@ -253,11 +253,9 @@ class Answers:
 
     def _whole(self, shown: Shown, z: int, cancelled: Wanted) -> Tensor:
         def make() -> Tensor:
-            pattern = self._pattern(shown)
+            pattern = self._pattern(shown, cancelled)
             b, h = shown.b, shown.head
-            for _ in pattern.settling(batch=slice(b, b + 1), heads=slice(h, h + 1)):
-                if cancelled():
-                    raise Cancelled
+            settled(pattern, b, h, cancelled)
             T, S = pattern.shape[2:]
             return tiles.pooled(pattern, b, h, slice(0, T), slice(0, S), z, shown.pool, cancelled).float()
 
@@ -286,24 +284,28 @@ class Answers:
         found = mean(run) if minus is None else mean(run) - mean(minus)
         return Answer({"top": lines.largest(found), "whole": True}, found)
 
-    def _profile(self, shown: Shown) -> lines.Profile:
+    def _profile(self, shown: Shown, cancelled: Wanted) -> lines.Profile:
         key = Shown(shown.layer, shown.head, shown.b, shown.run)
         found: lines.Profile | None = self._profiles.held(key)
         if found is None:
             pattern = self.scene.pattern(key.run, key.layer)
             sink = self.scene.sink(key.layer, key.b)
+            settled(pattern, key.b, key.head, cancelled)
             found = lines.profile(pattern, key.b, key.head, causal=edges(pattern).causal, sink=sink)
             self._profiles.keep(key, found, sum(part.nbytes for part in (found.entropy, found.received)))
         return found
 
 
-def variant(pattern: Pattern, b: int, h: int, hidden: int | None, norm: bool) -> Pattern:
+def variant(
+    pattern: Pattern, b: int, h: int, hidden: int | None, norm: bool, cancelled: Wanted = lambda: False
+) -> Pattern:
     """A pattern with a key hidden, with every row divided by its largest probability, or both; of one head.
 
     The other probabilities stay as they are when a key is hidden, since the rows keep their own log-sum-exp. A row is
     divided by its largest probability by putting its largest logit where the log-sum-exp was.
     """
     batch, heads = slice(b, b + 1), slice(h, h + 1)
+    settled(pattern, b, h, cancelled)
     facts = pattern.facts(batch, heads)
     if hidden is not None:
         keep = torch.ones(pattern.shape[0], pattern.shape[3], dtype=torch.bool, device=pattern.q.device)
@@ -313,9 +315,17 @@ def variant(pattern: Pattern, b: int, h: int, hidden: int | None, norm: bool) ->
         if not norm:
             return pattern.replaced(mask=without, facts=facts, batch=batch, heads=heads)
         pattern = pattern.replaced(mask=without)
+        settled(pattern, b, h, cancelled)
         facts = pattern.facts(batch, heads)
     top = facts.max_logit.masked_fill(facts.max_logit == float("-inf"), 0.0)
     return pattern.replaced(facts=facts._replace(peak=top, log_total=torch.zeros_like(top)), batch=batch, heads=heads)
+
+
+def settled(pattern: Pattern, b: int, h: int, cancelled: Wanted) -> None:
+    """Finds the row facts of a head, unless that is not wanted any more."""
+    for _ in pattern.settling(slice(b, b + 1), slice(h, h + 1)):
+        if cancelled():
+            raise Cancelled
 
 
 class _Read:

@@ -39,6 +39,9 @@ class Tokens:
                 sentence("Tokens", "the labels are no sequence of strings", "each token has one string, its text")
             )
         object.__setattr__(self, "labels", tuple(_whole(label) for label in self.labels))
+        special = list(self.special) if isinstance(self.special, Sequence) else [None]
+        if not isinstance(self.name, str) or not all(type(at) is int for at in special):
+            raise SpecError(sentence("Tokens", "special or name does not fit", "special are ints, name is a string"))
         outside = [at for at in self.special if not 0 <= at < len(self.labels)]
         if outside:
             what = f"special position {outside[0]} of {len(self.labels)} tokens"

@@ -68,7 +68,7 @@ def _of_row(pattern: Pattern, b: int, own: Tensor) -> tuple[tuple[int, int], tup
     T = len(own)
     stretches = pattern.stretches(b)
     if stretches is None or stretches[0].shape[1] != 1:
-        return pattern.reach(b), (0, T), None
+        return pattern.reach(b), (0, T), None  # at least all that is seen
     lo, hi = (end[:, 0].cpu() for end in stretches)
     sees = (lo < hi).nonzero()[:, 0]
     if not len(sees):

@@ -40,6 +40,8 @@ def scene_of(
 ) -> Scene:
     """The scene of whatever ``hw.view`` was given; see there."""
     scored = _scored(heads)
+    if title is not None and not isinstance(title, str):
+        raise SpecError(sentence("view", f"title is a {type(title).__name__}", "it is a string"))
     if tokenizer is not None and not callable(getattr(tokenizer, "convert_ids_to_tokens", None)):
         rule = "it is one of transformers, as hw.load gives beside the model"
         raise SpecError(sentence("view", f"tokenizer is a {type(tokenizer).__name__}", rule))
@@ -87,7 +89,8 @@ def _patterns(run: Trace | Pattern | dict[str, Pattern]) -> dict[str, Pattern]:
 def _scored(heads: Any) -> Sequence[Head] | None:
     """Scores of heads, refused unless they are that."""
     found = heads.heads if isinstance(heads, Reading) else heads
-    if found is not None and (isinstance(found, str) or not all(isinstance(head, Head) for head in found)):
+    listed = found is None or (isinstance(found, Sequence) and all(isinstance(head, Head) for head in found))
+    if not listed:
         rule = (
             "they are what headwise.heads.score_heads(...) found; which heads a page holds is said to save(heads=...)"
         )

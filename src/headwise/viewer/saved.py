@@ -303,8 +303,11 @@ class _File:
         """What the file holds, in one sentence."""
         held, there = len(self.whole), len(self.places)
         size = f" of {self.size / 1e6:.1f} MB" if self.named else ""
+        runs = list(self.scene.runs)
+        apart = f", and differences from {runs[0]!r}" if len(runs) > 1 else ""
         if held == there:
-            return f"This saved file{size} holds every head down to single cells; all else takes a viewer of the model."
+            holds = f"every head down to single cells{apart}"
+            return f"This saved file{size} holds {holds}; all else takes a viewer of the model."
         cells = f"{held} of {there} heads" if held else "no head"
         queries = (
             "every query"
@@ -344,9 +347,13 @@ def _rows(found: Tensor, first: int, count: int, blank: float) -> Tensor:
 
 def _checked(heads: Sequence[tuple[int, int]] | None, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The named heads, each once."""
+    if heads is not None and (isinstance(heads, str) or not isinstance(heads, Sequence)):
+        rule = "it is a list of (layer, head) pairs"
+        raise SpecError(sentence("view", f"heads is a {type(heads).__name__}", rule))
     found = [] if heads is None else list(heads)
     for place in found:
-        if not isinstance(place, (tuple, list)) or tuple(place) not in places:
+        pair = isinstance(place, (tuple, list)) and all(type(n) is int for n in place)
+        if not pair or tuple(place) not in places:
             rule = f"heads are (layer, head) pairs, up to {places[-1]}"
             raise SpecError(sentence("view", f"there is no head {place!r}", rule))
     return list(dict.fromkeys((layer, head) for layer, head in found))

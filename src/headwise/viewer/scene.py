@@ -146,9 +146,15 @@ class Scene:
         }
 
     def sink(self, layer: int, b: int) -> int:
-        """The first key that any query of a batch row may attend to: where attention rests."""
+        """The first key that any query of a batch row may attend to: where attention rests.
+
+        Of a mask that is known cell by cell only (Rule, Dense) the last queries are asked.
+        """
         pattern = self.pattern(0, layer)
-        return pattern.reach(b)[0]
+        if pattern.stretches(b) is not None:
+            return pattern.reach(b)[0]
+        seen = (pattern[b, 0, -_RECENT:, :] > 0).any(0)
+        return int(seen.int().argmax())
 
     def describe_layer(self, n: int) -> dict[str, Any]:
         """One site as the page reads it."""

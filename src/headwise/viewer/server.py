@@ -26,6 +26,7 @@ from typing_extensions import Self
 
 from headwise.errors import HeadwiseError, SpecError, UnavailableError, sentence
 from headwise.viewer.answers import Answer
+from headwise.viewer.connections import bounded_protocol
 from headwise.viewer.tiles import Cancelled
 from headwise.viewer.work import Busy, Piece, Work
 
@@ -108,7 +109,7 @@ class Server:
         config = uvicorn.Config(
             app,
             loop="asyncio",
-            http="h11",
+            http=bounded_protocol(),
             ws="none",
             lifespan="off",
             log_config=None,
