@@ -133,8 +133,9 @@ viewer: node
 
 # The types hold, and the module that is kept is the one that the sources give.
 front-lint: node
-	@[ ! -e $(NODE_STAMP) ] || { cd front && npx tsc --noEmit && npx vite build --logLevel warn --outDir ../build/front && \
-	    cmp ../build/front/viewer.js ../$(BUILT) || { echo "lint: $(BUILT) is not what front/ gives; run make viewer" >&2; exit 1; }; }
+	@[ ! -e $(NODE_STAMP) ] || { cd front && npx tsc --noEmit && npx vite build --logLevel warn --outDir ../build/front; }
+	@[ ! -e $(NODE_STAMP) ] || cmp build/front/viewer.js $(BUILT) || \
+	    { echo "lint: $(BUILT) is not what front/ gives; run make viewer" >&2; exit 1; }
 
 front-test: node
 	@[ ! -e $(NODE_STAMP) ] || { cd front && npx vitest run; }

@@ -51,13 +51,13 @@ const SLANTED = 16;
 const SLANT = 0.75;
 /** Most room for labels, to the left and above: where the whole has tokens, and where only a close look shows them. */
 const NEAR = { left: 92, top: 70 };
-const CLOSE = { left: 54, top: 34, more: 18 };
+const CLOSE = { left: 54, top: 34, more: 10 };
 const GAP = 6;
 const TITLE = 18;
 /** How far above the plot the label of a crosshair reaches. */
 export const TAGGED = 22;
 /** Room to the right of the plot and below it, for the colour bar at either of them. */
-const ROOM = { right: { right: 61, bottom: 8 }, below: { right: 5, bottom: 36 } };
+const ROOM = { right: { right: 64, bottom: 8 }, below: { right: 5, bottom: 36 } };
 /** Only a plot with less room than this to the right may have its colour bar below. */
 const NARROW = 400;
 const QUERIES = "queries ↓";
@@ -192,13 +192,17 @@ export function axesOf(view: View, margins: Margins, queries: Axis, keys: Axis, 
   // The labels of a crosshair at the first query and key reach as far as this.
   const clear = edge - TAGGED;
   const y = Math.min(top - 8, clear - 7);
-  const named = (what: string, axis: Axis) => (cross && axis.name ? `${what} · ${axis.name}` : what);
-  const right = margins.left + view.width;
-  const text = cut(`${named("keys", keys)} →`, Math.max(60, 0.6 * (right - left)), measure);
-  out.marks.push({ x: left, y, text, angle: 0, anchor: "start", tone: "soft" });
-  out.title = { y, end: left + measure(text) };
-  const word = (text: string, at: number): Mark => ({ x: left - GAP, y: at, text: cut(text, left - GAP, measure), angle: 0, anchor: "end", tone: "soft" });
-  if (cross && queries.name) out.marks.push(word("queries", edge - 29), word(`${queries.name} ↓`, edge - 16));
+  // Of two texts, which one it is; beside the words of the queries, the keys' keep some distance.
+  const two = cross && queries.name !== keys.name;
+  const x = left + (two ? 16 : 0);
+  const room = Math.max(60, 0.6 * (margins.left + view.width - x));
+  const text = cut(two && keys.name ? `keys · ${keys.name} →` : "keys →", room, measure);
+  out.marks.push({ x, y, text, angle: 0, anchor: "start", tone: "soft" });
+  out.title = { y, end: x + measure(text) };
+  const word = (words: string, at: number): Mark => {
+    return { x: left - GAP, y: at, text: cut(words, left - GAP, measure), angle: 0, anchor: "end", tone: "soft" };
+  };
+  if (two && queries.name) out.marks.push(word("queries", edge - 29), word(`${queries.name} ↓`, edge - 16));
   else out.marks.push(word(QUERIES, edge - 16));
   return out;
 }
@@ -228,8 +232,10 @@ function keyAxis(out: Axes, view: View, margins: Margins, axis: Axis, measure: M
   let most = FONT;
   for (let j = Math.ceil(j0 / step) * step; j < j1; j += step) {
     const x = margins.left + view.x + (j + 0.5) * view.kx;
-    if (x < margins.left || x > margins.left + view.width) continue;
     const text = named ? cut(shownToken(axis, j), room, measure) : count(j);
+    // Of a column that is seen in part, a level label may reach out of the plot.
+    const half = named && angle === 0 ? measure(text) / 2 : 0;
+    if (x - half < margins.left || x + half > margins.left + view.width + 6) continue;
     if (angle !== 0) most = Math.max(most, measure(text) * (angle === -45 ? 0.71 : 1) + 3);
     const anchor = angle === 0 ? "middle" : "start";
     const up = angle === 0 ? FONT / 2 + 1 : 0;

@@ -16,7 +16,7 @@ export interface Bar {
   ticks: Line[];
 }
 
-const THICK = 11;
+const THICK = 10;
 const TICK = 3;
 const SHORTEST = 120;
 const LONGEST = 240;
@@ -34,11 +34,11 @@ function beside(view: View, margins: Margins, look: Look, says: string[], title:
   const { x1, y0, y1 } = filled(view);
   // A pattern of one row still has a bar that can be read.
   const height = Math.max(Math.min(view.height, SHORTEST), Math.min(LONGEST, y1 - y0));
-  const bar: Bar = { x: margins.left + x1 + 12, y: margins.top + y0, width: THICK, height, marks: [], ticks: [] };
+  const bar: Bar = { x: margins.left + x1 + 9, y: margins.top + y0, width: THICK, height, marks: [], ticks: [] };
   const right = bar.x + THICK;
   for (const { text, place } of numbersOf(look)) {
     const y = bar.y + height * (1 - place);
-    bar.marks.push({ x: right + TICK + 3, y, text, angle: 0, anchor: "start", tone: "ink" });
+    bar.marks.push({ x: right + TICK + 2, y, text, angle: 0, anchor: "start", tone: "ink" });
     bar.ticks.push([right, y, right + TICK, y]);
   }
   // Lines grow upwards from that of the axis' title; where there is no room above it, there is one.
@@ -80,7 +80,7 @@ function below(view: View, margins: Margins, look: Look, says: string[], measure
 function numbersOf(look: Look): { text: string; place: number }[] {
   const { scale, range, diverging } = look;
   const along = (value: number) => SCALES[scale](value / range);
-  const up = scale === "linear" ? quarters(range, diverging) : rounds(range, diverging ? [0.5] : PLACES, along);
+  const up = scale === "linear" && !diverging ? equal(range) : rounds(range, diverging ? [0.5] : PLACES, along);
   const ends = [range, ...up].map((value) => ({ text: short(value), place: along(value) }));
   const zero = { text: "0", place: 0 };
   if (!diverging) return [...ends, zero];
@@ -89,11 +89,12 @@ function numbersOf(look: Look): { text: string; place: number }[] {
   return [...half("+", 1), { text: "0", place: 0.5 }, ...half("−", -1).reverse()];
 }
 
-/** Parts of a range that are as round as it is: quarters, or fifths of 2.5 and the like. */
-function quarters(range: number, halves: boolean): number[] {
-  if (halves) return [range / 2];
-  const first = Number(range.toExponential(2).split("e")[0]);
-  const parts = [1.25, 2.5, 5].includes(first) ? 5 : 4;
+/** Into how many parts a range is cut that are round, too, by its first digits; 4 where nothing is said. */
+const PARTS: Record<number, number> = { 1.5: 3, 2.5: 5, 3: 3, 5: 5, 6: 3 };
+
+/** Numbers that cut a range into equal parts. */
+function equal(range: number): number[] {
+  const parts = PARTS[Number(range.toExponential(2).split("e")[0])] ?? 4;
   return Array.from({ length: parts - 1 }, (_, n) => (range * (parts - 1 - n)) / parts);
 }
 

@@ -144,8 +144,8 @@ export function isDark(state: State): boolean {
   return typeof matchMedia === "function" && matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-// Preferred numbers: each is about 1.25 times the one before, and all are round.
-const ROUND = [1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4, 8, 10];
+// Each is about 1.25 times the one before, and all are round.
+const ROUND = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
 
 /** The end of the colour bar: the least round number that is not below the largest value. */
 export function ceiling(most: number): number {

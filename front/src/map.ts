@@ -147,9 +147,8 @@ export class MapPanel {
 
   private listen(): void {
     const { plot } = this.dom;
-    const { signal } = this.ended;
     const on = (node: EventTarget, type: string, then: (event: Event) => void) =>
-      node.addEventListener(type, then, { signal });
+      node.addEventListener(type, then, { signal: this.ended.signal });
     on(plot, "keydown", (event) => {
       const command = commandOf(event as KeyboardEvent);
       if (command && this.obey(command)) event.preventDefault();

@@ -111,7 +111,9 @@ export function svgOf(figure: Figure, tiles: Tiles, scene: Scene, measure: Measu
   const plot = [cells(figure, tiles), isLined(view) ? path(gridLines(view), ink.grid) : "", written(figure, tiles, measure)];
   plot.push(hidden(figure, ink));
   for (const [x, y, w, h] of selectionBoxes(figure)) {
-    plot.push(element("rect", { x, y, width: w, height: h, fill: "none", stroke: ink.accent, "stroke-width": 1.5 }));
+    // A rectangle without height is not drawn.
+    const box = { x, y, width: w, height: h, fill: "none", stroke: ink.accent, "stroke-width": 1.5 };
+    plot.push(w && h ? element("rect", box) : path([[x, y, x + w, y + h]], ink.accent, 1.5));
   }
   const parts = [
     element("title", {}, escape(`${title} · ${below}`)),

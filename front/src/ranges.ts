@@ -6,7 +6,7 @@ import { ceiling } from "./colour";
 /** Cells of a tile whose largest is kept, along each side. */
 const SIDE = 16;
 /** The bar comes down only when it is more than one step too long: a view that is panned does not flicker. */
-const TOO_LONG = 1.5;
+const TOO_LONG = 1.4;
 
 interface Cells {
   h: number;

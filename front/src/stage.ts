@@ -20,7 +20,7 @@ export interface Stage {
 
 const HELP =
   "Arrow keys pan. Shift and arrow keys move the crosshair. Plus and minus zoom, 0 shows the whole. " +
-  "Enter selects the cell under the crosshair. b starts a box, Enter zooms to it.";
+  "Enter selects the cell under the crosshair. b starts a box, Enter zooms to it. Escape lets go of what was last begun.";
 
 let sheet: CSSStyleSheet | null = null;
 

@@ -41,6 +41,18 @@ describe("axes", () => {
     expect(margins.left).toBeLessThan(140);
   });
 
+  it("level labels of columns that are seen in part do not reach out of the plot", () => {
+    const words = axis(Array.from({ length: 60 }, () => "a longer one"));
+    const { fit, margins } = layOut({ T: 60, S: 60 }, words, words, 800, 700, measure);
+    const view = viewOf(fit, turnOf(fit, [30, 30, fit.width / 96]));
+    const labels = axesOf(view, margins, words, words, false, measure).marks.filter(({ angle, anchor }) => !angle && anchor === "middle");
+    expect(labels.length).toBeGreaterThan(3);
+    for (const { x, text } of labels) {
+      expect(x - measure(text) / 2).toBeGreaterThanOrEqual(margins.left);
+      expect(x + measure(text) / 2).toBeLessThanOrEqual(margins.left + view.width + 6);
+    }
+  });
+
   it("set what is no text apart", () => {
     const tokens = axis(["[CLS]", "a", "b"], [0]);
     const { axes } = drawn(3, 3, tokens, tokens);
@@ -141,6 +153,7 @@ describe("the colour bar", () => {
         const found = bar({ scale, range: ceiling(most) }).marks.filter(({ tone }) => tone === "ink");
         expect(found.length).toBeGreaterThanOrEqual(4);
         expect(found.length).toBeLessThanOrEqual(6);
+        for (const { x, text } of found) expect(x + measure(text)).toBeLessThanOrEqual(margins.left + view.width + margins.right + 3);
         for (let n = 1; n < found.length; n++) expect(found[n]!.y - found[n - 1]!.y).toBeGreaterThan(12);
       }
     }
@@ -148,6 +161,7 @@ describe("the colour bar", () => {
 
   it("of a difference has both signs", () => {
     expect(numbers({ range: 0.4, scale: "linear", diverging: true })).toEqual(["+0.4", "+0.2", "0", "−0.2", "−0.4"]);
+    expect(numbers({ range: 0.0015, scale: "linear" })).toEqual(["0.0015", "0.001", "5e-4", "0"]);
   });
 
   it("says what it is of above itself, in one line or two, within the picture", () => {

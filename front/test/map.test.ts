@@ -340,9 +340,9 @@ describe("the map", () => {
 
 describe("a pointer on the map", () => {
   const event = (type: string, [x, y]: [number, number], more: object = {}) => {
-    const made = type.startsWith("pointer") ? new PointerEvent(type, { clientX: x, clientY: y, ...more }) : new MouseEvent(type, { clientX: x, clientY: y, ...more });
-    Object.defineProperties(made, { offsetX: { value: x }, offsetY: { value: y } });
-    return made;
+    // The test DOM has no pointer events, and its mouse has no offsets.
+    const values = { clientX: x, clientY: y, offsetX: x, offsetY: y, detail: 0, pointerId: 1, pointerType: "mouse", ...more };
+    return Object.defineProperties(new MouseEvent(type, { cancelable: true }), Object.fromEntries(Object.entries(values).map(([name, value]) => [name, { value }])));
   };
 
   it("stays over what it points at when the view turns under it", async () => {
@@ -429,6 +429,20 @@ describe("its SVG", () => {
     expect(title()).toBe("Layer 0, head 0: induction · a model · base · sink left out · log colour scale");
     store.set({ scale: "linear", hide: false });
     expect(title()).toBe("Layer 0, head 0: induction · a model · base");
+  });
+
+  it("marks what is selected, by a line where it is thin", async () => {
+    const { load, panel, store } = await open(300, 300);
+    await load();
+    store.set({ query: 100, key: 7, at: null });
+    const drawn = () => [...new DOMParser().parseFromString(panel.svg(), "image/svg+xml").querySelectorAll('[stroke="#c2410c"]')];
+    expect(drawn().map(({ tagName }) => tagName)).toEqual(["path", "path"]);
+    store.set({ at: [7, 100, 10] });
+    await frame();
+    await load();
+    const boxes = drawn();
+    expect(boxes.map(({ tagName }) => tagName)).toEqual(["rect", "rect"]);
+    for (const node of boxes) expect(Number(node.getAttribute("height")) * Number(node.getAttribute("width"))).toBeGreaterThan(0);
   });
 
   it("has a rectangle and a number for each of few cells", async () => {

@@ -53,10 +53,10 @@ describe("the end of the colour bar", () => {
 
   it("is above the largest value, and stays while that changes little", () => {
     const ranges = new Ranges();
-    expect(ranges.of(ranges, part(0.3))).toBe(0.32);
-    expect(ranges.of(ranges, part(0.26))).toBe(0.32);
+    expect(ranges.of(ranges, part(0.28))).toBe(0.3);
+    expect(ranges.of(ranges, part(0.24))).toBe(0.3);
     expect(ranges.of(ranges, part(0.33))).toBe(0.4);
-    expect(ranges.of(ranges, part(0.3))).toBe(0.4);
+    expect(ranges.of(ranges, part(0.29))).toBe(0.4);
     expect(ranges.of(ranges, part(0.001))).toBe(0.001);
   });
 

@@ -90,5 +90,5 @@ def test_the_widget_shows_exact_numbers(lab: str, tab: Any) -> None:
     wanted = float(hw.Pattern(q, q, mask=hw.Causal())[0, head, query, key])
     assert shown(number(said)) == pytest.approx(shown(wanted), rel=1e-6)
     assert f"t{query}" in said and f"t{key}" in said
-    # what JupyterLab itself says in the console is not ours
-    tab.said[:] = [line for line in tab.said if "headwise" in line.lower() or "viewer" in line.lower()]
+    # JupyterLab's own complaints of what it cannot reach are not ours; an exception in the page is.
+    tab.said[:] = [line for line in tab.said if "Error" in line and "Failed to load resource" not in line]

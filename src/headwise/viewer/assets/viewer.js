@@ -551,14 +551,14 @@ var Je = 11.5, Ye = 16, Xe = .75, Ze = {
 }, Qe = {
 	left: 54,
 	top: 34,
-	more: 18
+	more: 10
 }, A = 6, $e = 18, et = {
 	right: {
-		right: 61,
+		right: 64,
 		bottom: 8
 	},
 	below: {
-		right: 7,
+		right: 5,
 		bottom: 36
 	}
 }, tt = 400, nt = "queries ↓", rt = {
@@ -651,19 +651,19 @@ function mt(e, t, n, r, i, a) {
 		}
 	};
 	ht(o, e, t, n, a);
-	let s = gt(o, e, t, r, a), c = t.left + M(e).x0, l = t.top + M(e).y0, u = l - 22, d = Math.min(s - 8, u - 7), f = (e, t) => i && t.name ? `${e} · ${t.name}` : e, p = t.left + e.width, m = j(`${f("keys", r)} →`, Math.max(60, .6 * (p - c)), a);
+	let s = gt(o, e, t, r, a), c = t.left + M(e).x0, l = t.top + M(e).y0, u = l - 22, d = Math.min(s - 8, u - 7), f = i && n.name !== r.name, p = c + (f ? 16 : 0), m = Math.max(60, .6 * (t.left + e.width - p)), h = j(f && r.name ? `keys · ${r.name} →` : "keys →", m, a);
 	o.marks.push({
-		x: c,
+		x: p,
 		y: d,
-		text: m,
+		text: h,
 		angle: 0,
 		anchor: "start",
 		tone: "soft"
 	}), o.title = {
 		y: d,
-		end: c + a(m)
+		end: p + a(h)
 	};
-	let h = (e, t) => ({
+	let g = (e, t) => ({
 		x: c - A,
 		y: t,
 		text: j(e, c - A, a),
@@ -671,7 +671,7 @@ function mt(e, t, n, r, i, a) {
 		anchor: "end",
 		tone: "soft"
 	});
-	return i && n.name ? o.marks.push(h("queries", l - 29), h(`${n.name} ↓`, l - 16)) : o.marks.push(h(nt, l - 16)), o;
+	return f && n.name ? o.marks.push(g("queries", l - 29), g(`${n.name} ↓`, l - 16)) : o.marks.push(g(nt, l - 16)), o;
 }
 function ht(e, t, n, r, i) {
 	let { i0: a, i1: o } = E(t), s = n.left + M(t).x0, c = N(t.ky), l = c ? 1 : pt(t.ky, 34);
@@ -697,17 +697,16 @@ function ht(e, t, n, r, i) {
 function gt(e, t, n, r, i) {
 	let { j0: a, j1: o } = E(t), s = n.top + M(t).y0, c = N(t.kx), l = c ? 1 : pt(t.kx, 60), u = c ? vt(t, r, i) : 0, d = u === 0 ? 1e400 : (n.top - $e - A - 3 - (u === -45 ? 3 : 0)) / (u === -45 ? Xe : 1), f = 11;
 	for (let p = Math.ceil(a / l) * l; p < o; p += l) {
-		let a = n.left + t.x + (p + .5) * t.kx;
-		if (a < n.left || a > n.left + t.width) continue;
-		let o = c ? j(k(r, p), d, i) : O(p);
+		let a = n.left + t.x + (p + .5) * t.kx, o = c ? j(k(r, p), d, i) : O(p), l = c && u === 0 ? i(o) / 2 : 0;
+		if (a - l < n.left || a + l > n.left + t.width + 6) continue;
 		u !== 0 && (f = Math.max(f, i(o) * (u === -45 ? .71 : 1) + 3));
-		let l = u === 0 ? "middle" : "start", m = u === 0 ? 6.5 : 0;
+		let m = u === 0 ? "middle" : "start", h = u === 0 ? 6.5 : 0;
 		e.marks.push({
 			x: a,
-			y: s - A - m,
+			y: s - A - h,
 			text: o,
 			angle: u,
-			anchor: l,
+			anchor: m,
 			tone: _t(r, p, c)
 		}), c || e.ticks.push([
 			a,
@@ -875,14 +874,14 @@ function Rt(e) {
 }
 var zt = [
 	1,
-	1.25,
-	1.6,
+	1.2,
+	1.5,
 	2,
 	2.5,
-	3.2,
+	3,
 	4,
 	5,
-	6.4,
+	6,
 	8,
 	10
 ];
@@ -892,7 +891,7 @@ function Bt(e) {
 	return Number((n * t).toPrecision(3));
 }
 // src/ranges.ts
-var P = 16, Vt = 1.5;
+var P = 16, Vt = 1.4;
 function Ht({ h: e, w: t, data: n }) {
 	let r = Math.ceil(t / P), i = new Float32Array(r * Math.ceil(e / P));
 	for (let a = 0; a < e; a++) {
@@ -1313,7 +1312,7 @@ function Mn({ minus: e, hide: t }) {
 	return e === void 0 ? t ? "no query attends to anything else here" : "no query attends to anything here" : "no difference here";
 }
 // src/bar.ts
-var Nn = 11, Pn = 3, Fn = 120, In = 240, Ln = 13, Rn = [
+var Nn = 10, Pn = 3, Fn = 120, In = 240, Ln = 13, Rn = [
 	.75,
 	.5,
 	.25
@@ -1323,7 +1322,7 @@ function zn(e, t, n, r, i, a) {
 }
 function Bn(e, t, n, r, i, a) {
 	let { x1: o, y0: s, y1: c } = M(e), l = Math.max(Math.min(e.height, Fn), Math.min(In, c - s)), u = {
-		x: t.left + o + 12,
+		x: t.left + o + 9,
 		y: t.top + s,
 		width: Nn,
 		height: l,
@@ -1333,7 +1332,7 @@ function Bn(e, t, n, r, i, a) {
 	for (let { text: e, place: t } of Hn(n)) {
 		let n = u.y + l * (1 - t);
 		u.marks.push({
-			x: d + Pn + 3,
+			x: d + Pn + 2,
 			y: n,
 			text: e,
 			angle: 0,
@@ -1391,7 +1390,7 @@ function Vn(e, t, n, r, i) {
 	})), l;
 }
 function Hn(e) {
-	let { scale: t, range: n, diverging: r } = e, i = (e) => Ft[t](e / n), a = [n, ...t === "linear" ? Un(n, r) : Wn(n, r ? [.5] : Rn, i)].map((e) => ({
+	let { scale: t, range: n, diverging: r } = e, i = (e) => Ft[t](e / n), a = [n, ...t === "linear" && !r ? Wn(n) : Gn(n, r ? [.5] : Rn, i)].map((e) => ({
 		text: ze(e),
 		place: i(e)
 	})), o = {
@@ -1412,16 +1411,18 @@ function Hn(e) {
 		...s("−", -1).reverse()
 	];
 }
-function Un(e, t) {
-	if (t) return [e / 2];
-	let n = Number(e.toExponential(2).split("e")[0]), r = [
-		1.25,
-		2.5,
-		5
-	].includes(n) ? 5 : 4;
-	return Array.from({ length: r - 1 }, (t, n) => e * (r - 1 - n) / r);
+var Un = {
+	1.5: 3,
+	2.5: 5,
+	3: 3,
+	5: 5,
+	6: 3
+};
+function Wn(e) {
+	let t = Un[Number(e.toExponential(2).split("e")[0])] ?? 4;
+	return Array.from({ length: t - 1 }, (n, r) => e * (t - 1 - r) / t);
 }
-function Wn(e, t, n) {
+function Gn(e, t, n) {
 	let r = [], i = Math.floor(Math.log10(e));
 	for (let t = i; t > i - 5; t--) for (let n of [
 		5,
@@ -1431,31 +1432,31 @@ function Wn(e, t, n) {
 	return [...new Set(t.map((e) => r.reduce((t, r) => Math.abs(n(r) - e) < Math.abs(n(t) - e) ? r : t)))];
 }
 // src/figure.ts
-var Gn = "system-ui, \"Segoe UI\", Roboto, \"Noto Sans\", \"DejaVu Sans\", sans-serif", Kn = 7;
-function qn({ view: e, margins: t }) {
+var Kn = "system-ui, \"Segoe UI\", Roboto, \"Noto Sans\", \"DejaVu Sans\", sans-serif", qn = 7;
+function Jn({ view: e, margins: t }) {
 	return {
 		width: t.left + e.width + t.right,
 		height: t.top + e.height + t.bottom
 	};
 }
-function Jn(e) {
+function Yn(e) {
 	let t = /* @__PURE__ */ new Map();
 	return (n) => {
 		let r = t.get(n);
-		return r === void 0 && (e && (e.font = `11px ${Gn}`), r = e ? e.measureText(n).width : 6.2 * n.length, t.size > 8192 && t.clear(), t.set(n, r)), r;
+		return r === void 0 && (e && (e.font = `11px ${Kn}`), r = e ? e.measureText(n).width : 6.2 * n.length, t.size > 8192 && t.clear(), t.set(n, r)), r;
 	};
 }
-function Yn(e, t, n, r, i, a, o) {
+function Xn(e, t, n, r, i, a, o) {
 	let { view: s, margins: c, look: l } = t, u = Tt(l.dark);
 	e.save(), e.translate(Math.round(c.left * a) / a - c.left, Math.round(c.top * a) / a - c.top), e.save(), e.translate(c.left, c.top), e.beginPath();
 	let { x0: d, x1: f, y0: p, y1: m } = M(s);
 	e.rect(d, p, f - d, m - p), e.clip();
 	let h = r.draw(e, s, t.pieces, l, a, o);
-	on(s) && cr(e, Xn(s), u.grid, 1), t.z === 0 && sn(s) && Qn(e, t, n, i), rr(e, t, u, a), sr(e, t, u), e.restore(), t.note && ar(e, t, u, i), e.strokeStyle = u.line, e.lineWidth = 1, e.strokeRect(c.left + d - .5, c.top + p - .5, f - d + 1, m - p + 1);
+	on(s) && lr(e, Zn(s), u.grid, 1), t.z === 0 && sn(s) && $n(e, t, n, i), ir(e, t, u, a), cr(e, t, u), e.restore(), t.note && or(e, t, u, i), e.strokeStyle = u.line, e.lineWidth = 1, e.strokeRect(c.left + d - .5, c.top + p - .5, f - d + 1, m - p + 1);
 	let g = mt(s, c, t.queries, t.keys, t.cross, i);
-	return cr(e, g.ticks, u.line, 1), lr(e, g.marks, u), ur(e, t, u, g.title, i), e.restore(), h;
+	return lr(e, g.ticks, u.line, 1), ur(e, g.marks, u), dr(e, t, u, g.title, i), e.restore(), h;
 }
-function Xn(e) {
+function Zn(e) {
 	let { i0: t, i1: n, j0: r, j1: i } = E(e), { x0: a, x1: o, y0: s, y1: c } = M(e), l = [];
 	for (let r = t + 1; r < n; r++) l.push([
 		a,
@@ -1471,19 +1472,19 @@ function Xn(e) {
 	]);
 	return l;
 }
-function Zn(e, t, n) {
+function Qn(e, t, n) {
 	return cn(e.view, e.look, (n, r) => {
 		let i = Qt(t, e.shown, e.view, 0, n, r);
 		return !i?.exact || i.i1 - i.i0 > 1 || Number.isNaN(i.p) || r === e.sink || i.p === 0 && !mn(e.mask, n, r) ? null : i.p;
 	}, n);
 }
-function Qn(e, t, n, r) {
-	e.font = `11px ${Gn}`, e.textAlign = "center", e.textBaseline = "middle";
-	for (let { x: i, y: a, text: o, ink: s } of Zn(t, n, r)) e.fillStyle = s, e.fillText(o, i, a + .5);
+function $n(e, t, n, r) {
+	e.font = `11px ${Kn}`, e.textAlign = "center", e.textBaseline = "middle";
+	for (let { x: i, y: a, text: o, ink: s } of Qn(t, n, r)) e.fillStyle = s, e.fillText(o, i, a + .5);
 }
-function $n(e) {
-	let t = [], { width: n, height: r } = e, i = ((e.x + e.y) % Kn + Kn) % Kn;
-	for (let e = i; e < n + r; e += Kn) t.push([
+function er(e) {
+	let t = [], { width: n, height: r } = e, i = ((e.x + e.y) % qn + qn) % qn;
+	for (let e = i; e < n + r; e += qn) t.push([
 		Math.max(0, e - r),
 		Math.min(e, r),
 		Math.min(e, n),
@@ -1491,7 +1492,7 @@ function $n(e) {
 	]);
 	return t;
 }
-function er({ view: e, sink: t }) {
+function tr({ view: e, sink: t }) {
 	if (t === null) return null;
 	let n = Math.max(1, e.kx), r = Math.max(0, e.y);
 	return [
@@ -1501,13 +1502,13 @@ function er({ view: e, sink: t }) {
 		Math.min(e.height, e.y + e.T * e.ky) - r
 	];
 }
-var tr = /* @__PURE__ */ new Map();
-function nr(e, { view: t }, n, r) {
-	let i = `${n} ${r}`, a = tr.get(i), o = Math.round(Kn * r);
+var nr = /* @__PURE__ */ new Map();
+function rr(e, { view: t }, n, r) {
+	let i = `${n} ${r}`, a = nr.get(i), o = Math.round(qn * r);
 	if (!a) {
-		tr.set(i, a = document.createElement("canvas")), a.width = a.height = o;
+		nr.set(i, a = document.createElement("canvas")), a.width = a.height = o;
 		let e = a.getContext("2d");
-		e && cr(e, [
+		e && lr(e, [
 			-o,
 			0,
 			o
@@ -1519,20 +1520,20 @@ function nr(e, { view: t }, n, r) {
 		]), n, r);
 	}
 	let s = e.createPattern(a, "repeat");
-	return s?.setTransform(new DOMMatrix().translate(t.x + t.y, 0).scale(Kn / o)), s;
+	return s?.setTransform(new DOMMatrix().translate(t.x + t.y, 0).scale(qn / o)), s;
 }
-function rr(e, t, n, r) {
-	let { view: i } = t, { areas: a, borders: o } = gn(i, t.mask), s = er(t);
+function ir(e, t, n, r) {
+	let { view: i } = t, { areas: a, borders: o } = gn(i, t.mask), s = tr(t);
 	if (!a.length && !s) return;
 	e.beginPath();
 	for (let t of a) t.forEach(([t, n], r) => r ? e.lineTo(t, n) : e.moveTo(t, n)), e.closePath();
 	s && e.rect(...s), e.fillStyle = n.veil, e.fill();
-	let c = nr(e, t, n.hatch, r);
+	let c = rr(e, t, n.hatch, r);
 	c && (e.fillStyle = c, e.fill()), e.strokeStyle = n.line, e.lineWidth = 1, e.beginPath();
 	for (let t of o) t.forEach(([t, n], r) => r ? e.lineTo(t, n) : e.moveTo(t, n));
 	e.stroke();
 }
-function ir({ view: e, margins: t, note: n }) {
+function ar({ view: e, margins: t, note: n }) {
 	let { x0: r, x1: i, y0: a, y1: o } = M(e);
 	return {
 		x: t.left + (r + i) / 2,
@@ -1543,11 +1544,11 @@ function ir({ view: e, margins: t, note: n }) {
 		tone: "ink"
 	};
 }
-function ar(e, t, n, r) {
-	let i = ir(t), a = r(i.text) / 2 + 8;
-	e.fillStyle = n.surface, e.fillRect(i.x - a, i.y - 11, 2 * a, 22), lr(e, [i], n);
+function or(e, t, n, r) {
+	let i = ar(t), a = r(i.text) / 2 + 8;
+	e.fillStyle = n.surface, e.fillRect(i.x - a, i.y - 11, 2 * a, 22), ur(e, [i], n);
 }
-function or({ view: e, query: t, key: n, pool: r }) {
+function sr({ view: e, query: t, key: n, pool: r }) {
 	let { x0: i, x1: a, y0: o, y1: s } = M(e), c = [];
 	if (t !== null && t < e.T) {
 		let n = t - t % r, o = e.y + n * e.ky, s = Math.min(r, e.T - n) * e.ky;
@@ -1579,23 +1580,23 @@ function or({ view: e, query: t, key: n, pool: r }) {
 	}
 	return c;
 }
-function sr(e, t, n) {
+function cr(e, t, n) {
 	e.strokeStyle = n.accent, e.lineWidth = 1.5;
-	for (let [n, r, i, a] of or(t)) e.beginPath(), i && a ? e.rect(n, r, i, a) : (e.moveTo(n, r), e.lineTo(n + i, r + a)), e.stroke();
+	for (let [n, r, i, a] of sr(t)) e.beginPath(), i && a ? e.rect(n, r, i, a) : (e.moveTo(n, r), e.lineTo(n + i, r + a)), e.stroke();
 }
-function cr(e, t, n, r) {
+function lr(e, t, n, r) {
 	e.strokeStyle = n, e.lineWidth = r, e.beginPath();
 	for (let [n, r, i, a] of t) e.moveTo(n, r), e.lineTo(i, a);
 	e.stroke();
 }
-function lr(e, t, n) {
-	e.font = `11px ${Gn}`, e.textBaseline = "middle";
+function ur(e, t, n) {
+	e.font = `11px ${Kn}`, e.textBaseline = "middle";
 	for (let { x: r, y: i, text: a, angle: o, anchor: s, tone: c } of t) e.fillStyle = n[c], e.textAlign = s === "middle" ? "center" : s === "end" ? "right" : "left", o === 0 ? e.fillText(a, r, i + .5) : (e.save(), e.translate(r, i), e.rotate(o * Math.PI / 180), e.fillText(a, 0, .5), e.restore());
 }
-function ur(e, t, n, r, i) {
+function dr(e, t, n, r, i) {
 	let { look: a } = t, o = zn(t.view, t.margins, a, t.says, r, i), s = Mt(a.dark, a.diverging), c = t.margins.bar === "below" ? e.createLinearGradient(o.x, 0, o.x + o.width, 0) : e.createLinearGradient(0, o.y + o.height, 0, o.y);
 	for (let e = 0; e <= 64; e++) c.addColorStop(e / 64, It(s[Math.round(e / 64 * (s.length - 1))]));
-	e.fillStyle = c, e.fillRect(o.x, o.y, o.width, o.height), e.strokeStyle = n.line, e.lineWidth = 1, e.strokeRect(o.x - .5, o.y - .5, o.width + 1, o.height + 1), cr(e, o.ticks, n.line, 1), lr(e, o.marks, n);
+	e.fillStyle = c, e.fillRect(o.x, o.y, o.width, o.height), e.strokeStyle = n.line, e.lineWidth = 1, e.strokeRect(o.x - .5, o.y - .5, o.width + 1, o.height + 1), lr(e, o.ticks, n.line, 1), ur(e, o.marks, n);
 }
 // src/cross.ts
 var F = {
@@ -1604,19 +1605,19 @@ var F = {
 	away: 4,
 	widest: 160
 };
-function dr(e, { view: t, margins: n, look: r }) {
+function fr(e, { view: t, margins: n, look: r }) {
 	let { x0: i, x1: a, y0: o, y1: s } = M(t);
 	e.strokeStyle = Tt(r.dark).focus, e.lineWidth = 2, e.strokeRect(n.left + i - 2, n.top + o - 2, a - i + 4, s - o + 4);
 }
-function fr(e, t, n, r) {
+function pr(e, t, n, r) {
 	let { view: i, margins: a } = t, o = Tt(t.look.dark), s = a.left + i.x + (n.j0 + n.j1) / 2 * i.kx, c = a.top + i.y + (n.i0 + n.i1) / 2 * i.ky;
-	pr(e, t, o, [s, c], [(n.j1 - n.j0) * i.kx, (n.i1 - n.i0) * i.ky]);
-	let l = a.left + M(i).x0, u = a.top + M(i).y0, d = [Be(n.i0, n.i1), n.i1 - n.i0 > 1 ? "" : k(t.queries, n.i0)].filter(Boolean), f = [Be(n.j0, n.j1), n.j1 - n.j0 > 1 ? "" : k(t.keys, n.j0)].filter(Boolean), p = mr(d, l - F.away - 2 * F.pad - 1, r), m = Math.max(...p.map(r)) + 2 * F.pad, h = p.length * F.line + 5;
-	hr(e, p, l - F.away - m / 2, Math.max(c, u + h / 2 - 4), o, r);
-	let g = j(f.join(" "), F.widest, r), _ = r(g) / 2 + F.pad, v = Math.max(l + _, Math.min(qn(t).width - _ - 1, s));
-	hr(e, [g], v, u - 22 + 9, o, r);
+	mr(e, t, o, [s, c], [(n.j1 - n.j0) * i.kx, (n.i1 - n.i0) * i.ky]);
+	let l = a.left + M(i).x0, u = a.top + M(i).y0, d = [Be(n.i0, n.i1), n.i1 - n.i0 > 1 ? "" : k(t.queries, n.i0)].filter(Boolean), f = [Be(n.j0, n.j1), n.j1 - n.j0 > 1 ? "" : k(t.keys, n.j0)].filter(Boolean), p = hr(d, l - F.away - 2 * F.pad - 1, r), m = Math.max(...p.map(r)) + 2 * F.pad, h = p.length * F.line + 5;
+	gr(e, p, l - F.away - m / 2, Math.max(c, u + h / 2 - 4), o, r);
+	let g = j(f.join(" "), F.widest, r), _ = r(g) / 2 + F.pad, v = Math.max(l + _, Math.min(Jn(t).width - _ - 1, s));
+	gr(e, [g], v, u - 22 + 9, o, r);
 }
-function pr(e, { view: t, margins: n }, r, [i, a], [o, s]) {
+function mr(e, { view: t, margins: n }, r, [i, a], [o, s]) {
 	let { x0: c, x1: l, y0: u, y1: d } = M(t), f = (e) => e >= 12 ? [-e / 2, e / 2] : [0];
 	e.save(), e.beginPath(), e.rect(n.left + c, n.top + u, l - c, d - u), e.clip(), e.globalAlpha = Math.min(o, s) >= 12 ? .4 : .55;
 	let p = f(o).map((e) => [
@@ -1630,19 +1631,19 @@ function pr(e, { view: t, margins: n }, r, [i, a], [o, s]) {
 		n.left + l,
 		a + e
 	]);
-	cr(e, [...p, ...m], r.ink, 1), e.globalAlpha = 1, Math.min(o, s) >= 4 && (e.strokeStyle = r.ink, e.lineWidth = 1.5, e.strokeRect(i - o / 2, a - s / 2, o, s)), e.restore();
+	lr(e, [...p, ...m], r.ink, 1), e.globalAlpha = 1, Math.min(o, s) >= 4 && (e.strokeStyle = r.ink, e.lineWidth = 1.5, e.strokeRect(i - o / 2, a - s / 2, o, s)), e.restore();
 }
-function mr(e, t, n) {
+function hr(e, t, n) {
 	let r = e.join(" ");
 	return n(r) <= t ? [r] : (e.length > 1 ? e : r.split(/(?<=–)/)).map((e) => j(e, t, n));
 }
-function hr(e, t, n, r, i, a) {
+function gr(e, t, n, r, i, a) {
 	let o = Math.max(...t.map(a)) + 2 * F.pad, s = t.length * F.line + 5;
-	e.fillStyle = i.ink, e.beginPath(), e.roundRect(n - o / 2, r - s / 2, o, s, 4), e.fill(), e.fillStyle = i.onInk, e.font = `11px ${Gn}`, e.textAlign = "center", e.textBaseline = "middle", t.forEach((i, a) => e.fillText(i, n, r + .5 + (a - (t.length - 1) / 2) * F.line));
+	e.fillStyle = i.ink, e.beginPath(), e.roundRect(n - o / 2, r - s / 2, o, s, 4), e.fill(), e.fillStyle = i.onInk, e.font = `11px ${Kn}`, e.textAlign = "center", e.textBaseline = "middle", t.forEach((i, a) => e.fillText(i, n, r + .5 + (a - (t.length - 1) / 2) * F.line));
 }
 // src/picture.ts
-var gr = 46, _r = 10, I = 2, vr = 4096;
-function yr({ shown: e, look: t }, n) {
+var _r = 46, vr = 10, I = 2, yr = 4096;
+function br({ shown: e, look: t }, n) {
 	let r = [e.layer, e.head], a = s(n, r), o = n.runs.length > 1 && e.minus === void 0 ? n.runs[e.run] : void 0, c = [
 		n.title,
 		o,
@@ -1650,22 +1651,22 @@ function yr({ shown: e, look: t }, n) {
 	];
 	return e.hide && c.push("sink left out"), t.scale !== "linear" && c.push(t.scale === "sqrt" ? "√ colour scale" : "log colour scale"), [`${i(n, r)}${a ? `: ${a.title}` : ""}`, c.filter(Boolean).join(" · ")];
 }
-function br(e, t, n, r) {
-	let { width: i, height: a } = qn(e), o = document.createElement("canvas");
-	o.width = Math.round((i + 20) * I), o.height = Math.round((a + gr + 20) * I);
+function xr(e, t, n, r) {
+	let { width: i, height: a } = Jn(e), o = document.createElement("canvas");
+	o.width = Math.round((i + 20) * I), o.height = Math.round((a + _r + 20) * I);
 	let s = o.getContext("2d");
 	if (!s) return Promise.reject(/* @__PURE__ */ Error("This browser can not draw a picture of that size."));
 	let c = Tt(e.look.dark);
-	s.scale(I, I), s.fillStyle = c.surface, s.fillRect(0, 0, i + 20, a + gr + 20);
-	let [l, u] = yr(e, n), d = _r + xr(e);
-	return s.textBaseline = "alphabetic", s.fillStyle = c.ink, s.font = `600 16px ${Gn}`, s.fillText(l, d, 28), s.fillStyle = c.soft, s.font = `12px ${Gn}`, s.fillText(j(u, (i - d) * .9, r), d, 46), s.translate(_r, 56), Yn(s, e, t, new nn(), r, I, 1e400), new Promise((e, t) => {
+	s.scale(I, I), s.fillStyle = c.surface, s.fillRect(0, 0, i + 20, a + _r + 20);
+	let [l, u] = br(e, n), d = vr + Sr(e);
+	return s.textBaseline = "alphabetic", s.fillStyle = c.ink, s.font = `600 16px ${Kn}`, s.fillText(l, d, 28), s.fillStyle = c.soft, s.font = `12px ${Kn}`, s.fillText(j(u, (i - d) * .9, r), d, 46), s.translate(vr, 56), Xn(s, e, t, new nn(), r, I, 1e400), new Promise((e, t) => {
 		o.toBlob((n) => n ? e(n) : t(/* @__PURE__ */ Error("This browser can not draw a picture of that size.")));
 	});
 }
-function xr({ view: e, margins: t }) {
+function Sr({ view: e, margins: t }) {
 	return t.left + M(e).x0;
 }
-function Sr(e) {
+function Cr(e) {
 	let t = {
 		"&": "&amp;",
 		"<": "&lt;",
@@ -1677,13 +1678,13 @@ function Sr(e) {
 }
 var L = (e) => String(Math.round(e * 100) / 100);
 function R(e, t, n) {
-	let r = Object.entries(t).map(([e, t]) => ` ${e}="${typeof t == "number" ? L(t) : Sr(t)}"`);
+	let r = Object.entries(t).map(([e, t]) => ` ${e}="${typeof t == "number" ? L(t) : Cr(t)}"`);
 	return n === void 0 ? `<${e}${r.join("")}/>` : `<${e}${r.join("")}>${n}</${e}>`;
 }
-function Cr(e, t) {
-	return R("text", t, Sr(e));
+function wr(e, t) {
+	return R("text", t, Cr(e));
 }
-function wr(e, t, n = 1) {
+function Tr(e, t, n = 1) {
 	return e.length ? R("path", {
 		d: e.map(([e, t, n, r]) => `M${L(e)} ${L(t)}L${L(n)} ${L(r)}`).join(""),
 		fill: "none",
@@ -1691,8 +1692,8 @@ function wr(e, t, n = 1) {
 		"stroke-width": n
 	}) : "";
 }
-function Tr(e, t) {
-	return e.map(({ x: e, y: n, text: r, angle: i, anchor: a, tone: o }) => Cr(r, {
+function Er(e, t) {
+	return e.map(({ x: e, y: n, text: r, angle: i, anchor: a, tone: o }) => wr(r, {
 		"text-anchor": a,
 		"dominant-baseline": "central",
 		fill: t[o],
@@ -1702,45 +1703,53 @@ function Tr(e, t) {
 		}
 	})).join("");
 }
-function Er(e, t, n, r) {
-	let { view: i, margins: a, look: o } = e, { width: s, height: c } = qn(e), l = Tt(o.dark), { x0: u, x1: d, y0: f, y1: p } = M(i), [m, h] = yr(e, n), g = xr(e), _ = mt(i, a, e.queries, e.keys, e.cross, r), v = {
+function Dr(e, t, n, r) {
+	let { view: i, margins: a, look: o } = e, { width: s, height: c } = Jn(e), l = Tt(o.dark), { x0: u, x1: d, y0: f, y1: p } = M(i), [m, h] = br(e, n), g = Sr(e), _ = mt(i, a, e.queries, e.keys, e.cross, r), v = {
 		x: u,
 		y: f,
 		width: d - u,
 		height: p - f
 	}, y = [
-		Dr(e, t),
-		on(i) ? wr(Xn(i), l.grid) : "",
-		kr(e, t, r)
+		Or(e, t),
+		on(i) ? Tr(Zn(i), l.grid) : "",
+		Ar(e, t, r)
 	];
-	y.push(Ar(e, l));
-	for (let [t, n, r, i] of or(e)) y.push(R("rect", {
-		x: t,
-		y: n,
-		width: r,
-		height: i,
-		fill: "none",
-		stroke: l.accent,
-		"stroke-width": 1.5
-	}));
+	y.push(jr(e, l));
+	for (let [t, n, r, i] of sr(e)) {
+		let e = {
+			x: t,
+			y: n,
+			width: r,
+			height: i,
+			fill: "none",
+			stroke: l.accent,
+			"stroke-width": 1.5
+		};
+		y.push(r && i ? R("rect", e) : Tr([[
+			t,
+			n,
+			t + r,
+			n + i
+		]], l.accent, 1.5));
+	}
 	let b = [
-		R("title", {}, Sr(`${m} · ${h}`)),
-		R("defs", {}, R("clipPath", { id: "plot" }, R("rect", v)) + Mr(e)),
+		R("title", {}, Cr(`${m} · ${h}`)),
+		R("defs", {}, R("clipPath", { id: "plot" }, R("rect", v)) + Nr(e)),
 		R("rect", {
 			x: -10,
 			y: -56,
 			width: s + 20,
-			height: c + gr + 20,
+			height: c + _r + 20,
 			fill: l.surface
 		}),
-		Cr(m, {
+		wr(m, {
 			x: g,
 			y: -28,
 			fill: l.ink,
 			"font-size": 16,
 			"font-weight": 600
 		}),
-		Cr(h, {
+		wr(h, {
 			x: g,
 			y: -10,
 			fill: l.soft,
@@ -1751,23 +1760,23 @@ function Er(e, t, n, r) {
 			fill: "none",
 			stroke: l.line
 		})),
-		wr(_.ticks, l.line),
-		Tr(_.marks, l),
-		Nr(e, l, _.title, r),
-		jr(e, l, r)
+		Tr(_.ticks, l.line),
+		Er(_.marks, l),
+		Pr(e, l, _.title, r),
+		Mr(e, l, r)
 	];
 	return `${R("svg", {
 		xmlns: "http://www.w3.org/2000/svg",
 		width: s + 20,
-		height: c + gr + 20,
-		viewBox: `-10 -56 ${L(s + 20)} ${L(c + gr + 20)}`,
-		"font-family": Gn,
+		height: c + _r + 20,
+		viewBox: `-10 -56 ${L(s + 20)} ${L(c + _r + 20)}`,
+		"font-family": Kn,
 		"font-size": 11
 	}, b.join(""))}\n`;
 }
-function Dr(e, t) {
+function Or(e, t) {
 	let { view: n, z: r } = e, { i0: i, i1: a, j0: o, j1: s } = E(n), c = 2 ** r;
-	if ((Math.ceil(a / c) - Math.floor(i / c)) * (Math.ceil(s / c) - Math.floor(o / c)) > vr) return Or(e);
+	if ((Math.ceil(a / c) - Math.floor(i / c)) * (Math.ceil(s / c) - Math.floor(o / c)) > yr) return kr(e);
 	let l = [];
 	for (let u = Math.floor(i / c) * c; u < a; u += c) for (let i = Math.floor(o / c) * c; i < s; i += c) {
 		let a = Qt(t, e.shown, n, r, u, i);
@@ -1781,7 +1790,7 @@ function Dr(e, t) {
 	}
 	return R("g", { "shape-rendering": "crispEdges" }, l.join(""));
 }
-function Or({ view: e, pieces: t, look: n }) {
+function kr({ view: e, pieces: t, look: n }) {
 	let r = document.createElement("canvas");
 	r.width = Math.round(e.width * I), r.height = Math.round(e.height * I);
 	let i = r.getContext("2d");
@@ -1794,8 +1803,8 @@ function Or({ view: e, pieces: t, look: n }) {
 		href: r.toDataURL("image/png")
 	})) : "";
 }
-function kr(e, t, n) {
-	return e.z !== 0 || !sn(e.view) ? "" : Zn(e, t, n).map(({ x: e, y: t, text: n, ink: r }) => Cr(n, {
+function Ar(e, t, n) {
+	return e.z !== 0 || !sn(e.view) ? "" : Qn(e, t, n).map(({ x: e, y: t, text: n, ink: r }) => wr(n, {
 		x: e,
 		y: t,
 		"text-anchor": "middle",
@@ -1803,8 +1812,8 @@ function kr(e, t, n) {
 		fill: r
 	})).join("");
 }
-function Ar(e, t) {
-	let { areas: n, borders: r } = gn(e.view, e.mask), i = er(e);
+function jr(e, t) {
+	let { areas: n, borders: r } = gn(e.view, e.mask), i = tr(e);
 	if (!n.length && !i) return "";
 	let a = (e) => e.map(([e, t], n) => `${n ? "L" : "M"}${L(e)} ${L(t)}`).join(""), o = n.map((e) => `${a(e)}Z`).join("");
 	i && (o += `M${L(i[0])} ${L(i[1])}h${L(i[2])}v${L(i[3])}h${L(-i[2])}Z`);
@@ -1812,24 +1821,24 @@ function Ar(e, t) {
 	return R("clipPath", { id: "hidden" }, R("path", { d: o })) + R("path", {
 		d: o,
 		fill: t.veil
-	}) + R("g", { "clip-path": "url(#hidden)" }, wr($n(e.view), t.hatch)) + (s && R("path", {
+	}) + R("g", { "clip-path": "url(#hidden)" }, Tr(er(e.view), t.hatch)) + (s && R("path", {
 		d: s,
 		fill: "none",
 		stroke: t.line
 	}));
 }
-function jr(e, t, n) {
+function Mr(e, t, n) {
 	if (!e.note) return "";
-	let r = ir(e), i = n(r.text) / 2 + 8;
+	let r = ar(e), i = n(r.text) / 2 + 8;
 	return R("rect", {
 		x: r.x - i,
 		y: r.y - 11,
 		width: 2 * i,
 		height: 22,
 		fill: t.surface
-	}) + Tr([r], t);
+	}) + Er([r], t);
 }
-function Mr({ look: e, margins: t }) {
+function Nr({ look: e, margins: t }) {
 	let n = Mt(e.dark, e.diverging), r = Array.from({ length: 33 }, (e, t) => R("stop", {
 		offset: t / 32,
 		"stop-color": It(n[Math.round(t / 32 * (n.length - 1))])
@@ -1849,7 +1858,7 @@ function Mr({ look: e, margins: t }) {
 		}
 	}, r.join(""));
 }
-function Nr(e, t, n, r) {
+function Pr(e, t, n, r) {
 	let i = zn(e.view, e.margins, e.look, e.says, n, r), { x: a, y: o, width: s, height: c } = i;
 	return R("rect", {
 		x: a,
@@ -1858,16 +1867,16 @@ function Nr(e, t, n, r) {
 		height: c,
 		fill: "url(#bar)",
 		stroke: t.line
-	}) + wr(i.ticks, t.line) + Tr(i.marks, t);
+	}) + Tr(i.ticks, t.line) + Er(i.marks, t);
 }
 // src/map.css?inline
-var Pr = ".map-stage{width:100%;min-height:160px;position:relative}.map-canvas{width:100%;height:100%;display:block;position:absolute;inset:0}.map-stage.lost .map-canvas{opacity:.45;filter:grayscale()}.map-plot{cursor:crosshair;touch-action:none;-webkit-user-select:none;user-select:none;border-radius:2px;position:absolute}.map-plot.whole:not(.boxing){touch-action:pan-y}.map-plot:focus-visible{outline:2px solid #0000}.map-plot.held{cursor:grabbing}.map-box{background:color-mix(in srgb, currentColor 12%, transparent);pointer-events:none;border:1.5px dashed;position:absolute}.map-badge{pointer-events:none;background:var(--card,Canvas);color:var(--soft,CanvasText);border:1px solid var(--line,GrayText);overflow-wrap:anywhere;border-radius:6px;padding:2px 8px;font-size:11px;line-height:1.5;position:absolute;transform:translateY(-100%)}.map-foot{justify-content:space-between;align-items:flex-start;gap:12px;margin-top:6px;display:flex}.map-foot output{overflow-wrap:anywhere;font-variant-numeric:tabular-nums;flex:1;min-width:0;min-height:3em;font-size:12px;line-height:1.5}.map-foot output b{font-weight:650}.map-foot output .soft{color:var(--soft,inherit)}.map-tools{flex:none;gap:4px;display:flex}.map-tools button{min-width:28px;height:28px;font:inherit;color:inherit;cursor:pointer;border:1px solid var(--line,GrayText);background:0 0;border-radius:7px;padding:0 8px;font-size:12px;line-height:1}.map-tools button:hover{border-color:var(--soft,currentColor)}.map-tools button[aria-pressed=true]{background:var(--accent,#0b62b8);border-color:var(--accent,#0b62b8);color:var(--on-accent,#fff)}.map-tools button:focus-visible{outline:2px solid var(--accent,#0b62b8);outline-offset:2px}@media (pointer:coarse){.map-tools button{min-width:36px;height:36px}}", Fr = "Arrow keys pan. Shift and arrow keys move the crosshair. Plus and minus zoom, 0 shows the whole. Enter selects the cell under the crosshair. b starts a box, Enter zooms to it.", Ir = null;
-function Lr(e) {
+var Fr = ".map-stage{width:100%;min-height:160px;position:relative}.map-canvas{width:100%;height:100%;display:block;position:absolute;inset:0}.map-stage.lost .map-canvas{opacity:.45;filter:grayscale()}.map-plot{cursor:crosshair;touch-action:none;-webkit-user-select:none;user-select:none;border-radius:2px;position:absolute}.map-plot.whole:not(.boxing){touch-action:pan-y}.map-plot:focus-visible{outline:2px solid #0000}.map-plot.held{cursor:grabbing}.map-box{background:color-mix(in srgb, currentColor 12%, transparent);pointer-events:none;border:1.5px dashed;position:absolute}.map-badge{pointer-events:none;background:var(--card,Canvas);color:var(--soft,CanvasText);border:1px solid var(--line,GrayText);overflow-wrap:anywhere;border-radius:6px;padding:2px 8px;font-size:11px;line-height:1.5;position:absolute;transform:translateY(-100%)}.map-foot{justify-content:space-between;align-items:flex-start;gap:12px;margin-top:6px;display:flex}.map-foot output{overflow-wrap:anywhere;font-variant-numeric:tabular-nums;flex:1;min-width:0;min-height:3em;font-size:12px;line-height:1.5}.map-foot output b{font-weight:650}.map-foot output .soft{color:var(--soft,inherit)}.map-tools{flex:none;gap:4px;display:flex}.map-tools button{min-width:28px;height:28px;font:inherit;color:inherit;cursor:pointer;border:1px solid var(--line,GrayText);background:0 0;border-radius:7px;padding:0 8px;font-size:12px;line-height:1}.map-tools button:hover{border-color:var(--soft,currentColor)}.map-tools button[aria-pressed=true]{background:var(--accent,#0b62b8);border-color:var(--accent,#0b62b8);color:var(--on-accent,#fff)}.map-tools button:focus-visible{outline:2px solid var(--accent,#0b62b8);outline-offset:2px}@media (pointer:coarse){.map-tools button{min-width:36px;height:36px}}", Ir = "Arrow keys pan. Shift and arrow keys move the crosshair. Plus and minus zoom, 0 shows the whole. Enter selects the cell under the crosshair. b starts a box, Enter zooms to it. Escape lets go of what was last begun.", Lr = null;
+function Rr(e) {
 	let t = e.getRootNode();
-	t.adoptedStyleSheets && (Ir || (Ir = new CSSStyleSheet(), Ir.replaceSync(Pr)), t.adoptedStyleSheets.includes(Ir) || (t.adoptedStyleSheets = [...t.adoptedStyleSheets, Ir]));
+	t.adoptedStyleSheets && (Lr || (Lr = new CSSStyleSheet(), Lr.replaceSync(Fr)), t.adoptedStyleSheets.includes(Lr) || (t.adoptedStyleSheets = [...t.adoptedStyleSheets, Lr]));
 }
-function Rr(e, t) {
-	Lr(e);
+function zr(e, t) {
+	Rr(e);
 	let n = S("canvas", {
 		class: "map-canvas",
 		"aria-hidden": "true"
@@ -1876,7 +1885,7 @@ function Rr(e, t) {
 		tabindex: 0,
 		role: "application",
 		"aria-roledescription": "attention map",
-		"aria-description": Fr
+		"aria-description": Ir
 	}, r), a = S("div", { class: "map-badge" });
 	r.hidden = a.hidden = !0;
 	let o = S("div", { class: "map-stage" }, n, i, a), s = S("output"), c = (e, t, n, r = {}) => w(e, n, {
@@ -1898,7 +1907,7 @@ function Rr(e, t) {
 		boxing: l
 	};
 }
-function zr({ stage: e, plot: t, badge: n }, r, i) {
+function Br({ stage: e, plot: t, badge: n }, r, i) {
 	let a = (e, t) => {
 		for (let [n, r] of Object.entries(t)) e.style[n] = `${r}px`;
 	};
@@ -1916,130 +1925,130 @@ function zr({ stage: e, plot: t, badge: n }, r, i) {
 		maxWidth: r.width - 16
 	});
 }
-function Br(e, t, n, r, i) {
+function Vr(e, t, n, r, i) {
 	let [a, o] = [Math.round(n * i), Math.round(r * i)];
 	(e.width !== a || e.height !== o) && (e.width = a, e.height = o, e.style.width = `${n}px`, e.style.height = `${r}px`), t?.setTransform(i, 0, 0, i, 0, 0), t?.clearRect(0, 0, n, r);
 }
-function Vr(e, t) {
+function Hr(e, t) {
 	e.replaceChildren(...t.map(({ kind: e, text: t }) => e === "words" ? S("span", { class: "soft" }, t) : S(e === "number" ? "b" : "bdi", {}, t.length > 80 ? `${t.slice(0, 80)}…` : t)));
 }
-function Hr(e, t, n) {
+function Ur(e, t, n) {
 	if (e.hidden = !n, !n) return;
 	let { from: r, to: i } = n, a = (t, n) => e.style[t] = `${n}px`;
 	a("left", t.x + Math.min(r[1], i[1]) * t.kx), a("top", t.y + Math.min(r[0], i[0]) * t.ky), a("width", (Math.abs(r[1] - i[1]) + 1) * t.kx), a("height", (Math.abs(r[0] - i[0]) + 1) * t.ky);
 }
 // node_modules/d3-selection/dist/d3-selection.mjs
-var Ur = "http://www.w3.org/1999/xhtml", Wr = {
+var Wr = "http://www.w3.org/1999/xhtml", Gr = {
 	svg: "http://www.w3.org/2000/svg",
-	xhtml: Ur,
+	xhtml: Wr,
 	xlink: "http://www.w3.org/1999/xlink",
 	xml: "http://www.w3.org/XML/1998/namespace",
 	xmlns: "http://www.w3.org/2000/xmlns/"
 };
-function Gr(e) {
+function Kr(e) {
 	var t = e += "", n = t.indexOf(":");
-	return n >= 0 && (t = e.slice(0, n)) !== "xmlns" && (e = e.slice(n + 1)), Wr.hasOwnProperty(t) ? {
-		space: Wr[t],
+	return n >= 0 && (t = e.slice(0, n)) !== "xmlns" && (e = e.slice(n + 1)), Gr.hasOwnProperty(t) ? {
+		space: Gr[t],
 		local: e
 	} : e;
 }
-function Kr(e) {
+function qr(e) {
 	return function() {
 		var t = this.ownerDocument, n = this.namespaceURI;
-		return n === Ur && t.documentElement.namespaceURI === Ur ? t.createElement(e) : t.createElementNS(n, e);
+		return n === Wr && t.documentElement.namespaceURI === Wr ? t.createElement(e) : t.createElementNS(n, e);
 	};
 }
-function qr(e) {
+function Jr(e) {
 	return function() {
 		return this.ownerDocument.createElementNS(e.space, e.local);
 	};
 }
-function Jr(e) {
-	var t = Gr(e);
-	return (t.local ? qr : Kr)(t);
+function Yr(e) {
+	var t = Kr(e);
+	return (t.local ? Jr : qr)(t);
 }
-function Yr() {}
-function Xr(e) {
-	return e == null ? Yr : function() {
+function Xr() {}
+function Zr(e) {
+	return e == null ? Xr : function() {
 		return this.querySelector(e);
 	};
 }
-function Zr(e) {
-	typeof e != "function" && (e = Xr(e));
+function Qr(e) {
+	typeof e != "function" && (e = Zr(e));
 	for (var t = this._groups, n = t.length, r = Array(n), i = 0; i < n; ++i) for (var a = t[i], o = a.length, s = r[i] = Array(o), c, l, u = 0; u < o; ++u) (c = a[u]) && (l = e.call(c, c.__data__, u, a)) && ("__data__" in c && (l.__data__ = c.__data__), s[u] = l);
 	return new z(r, this._parents);
 }
-function Qr(e) {
+function $r(e) {
 	return e == null ? [] : Array.isArray(e) ? e : Array.from(e);
 }
-function $r() {
+function ei() {
 	return [];
 }
-function ei(e) {
-	return e == null ? $r : function() {
+function ti(e) {
+	return e == null ? ei : function() {
 		return this.querySelectorAll(e);
 	};
 }
-function ti(e) {
+function ni(e) {
 	return function() {
-		return Qr(e.apply(this, arguments));
+		return $r(e.apply(this, arguments));
 	};
 }
-function ni(e) {
-	e = typeof e == "function" ? ti(e) : ei(e);
+function ri(e) {
+	e = typeof e == "function" ? ni(e) : ti(e);
 	for (var t = this._groups, n = t.length, r = [], i = [], a = 0; a < n; ++a) for (var o = t[a], s = o.length, c, l = 0; l < s; ++l) (c = o[l]) && (r.push(e.call(c, c.__data__, l, o)), i.push(c));
 	return new z(r, i);
 }
-function ri(e) {
+function ii(e) {
 	return function() {
 		return this.matches(e);
 	};
 }
-function ii(e) {
+function ai(e) {
 	return function(t) {
 		return t.matches(e);
 	};
 }
-var ai = Array.prototype.find;
-function oi(e) {
+var oi = Array.prototype.find;
+function si(e) {
 	return function() {
-		return ai.call(this.children, e);
+		return oi.call(this.children, e);
 	};
 }
-function si() {
+function ci() {
 	return this.firstElementChild;
 }
-function ci(e) {
-	return this.select(e == null ? si : oi(typeof e == "function" ? e : ii(e)));
+function li(e) {
+	return this.select(e == null ? ci : si(typeof e == "function" ? e : ai(e)));
 }
-var li = Array.prototype.filter;
-function ui() {
+var ui = Array.prototype.filter;
+function di() {
 	return Array.from(this.children);
 }
-function di(e) {
+function fi(e) {
 	return function() {
-		return li.call(this.children, e);
+		return ui.call(this.children, e);
 	};
 }
-function fi(e) {
-	return this.selectAll(e == null ? ui : di(typeof e == "function" ? e : ii(e)));
-}
 function pi(e) {
-	typeof e != "function" && (e = ri(e));
+	return this.selectAll(e == null ? di : fi(typeof e == "function" ? e : ai(e)));
+}
+function mi(e) {
+	typeof e != "function" && (e = ii(e));
 	for (var t = this._groups, n = t.length, r = Array(n), i = 0; i < n; ++i) for (var a = t[i], o = a.length, s = r[i] = [], c, l = 0; l < o; ++l) (c = a[l]) && e.call(c, c.__data__, l, a) && s.push(c);
 	return new z(r, this._parents);
 }
-function mi(e) {
+function hi(e) {
 	return Array(e.length);
 }
-function hi() {
-	return new z(this._enter || this._groups.map(mi), this._parents);
+function gi() {
+	return new z(this._enter || this._groups.map(hi), this._parents);
 }
-function gi(e, t) {
+function _i(e, t) {
 	this.ownerDocument = e.ownerDocument, this.namespaceURI = e.namespaceURI, this._next = null, this._parent = e, this.__data__ = t;
 }
-gi.prototype = {
-	constructor: gi,
+_i.prototype = {
+	constructor: _i,
 	appendChild: function(e) {
 		return this._parent.insertBefore(e, this._next);
 	},
@@ -2053,30 +2062,30 @@ gi.prototype = {
 		return this._parent.querySelectorAll(e);
 	}
 };
-function _i(e) {
+function vi(e) {
 	return function() {
 		return e;
 	};
 }
-function vi(e, t, n, r, i, a) {
-	for (var o = 0, s, c = t.length, l = a.length; o < l; ++o) (s = t[o]) ? (s.__data__ = a[o], r[o] = s) : n[o] = new gi(e, a[o]);
+function yi(e, t, n, r, i, a) {
+	for (var o = 0, s, c = t.length, l = a.length; o < l; ++o) (s = t[o]) ? (s.__data__ = a[o], r[o] = s) : n[o] = new _i(e, a[o]);
 	for (; o < c; ++o) (s = t[o]) && (i[o] = s);
 }
-function yi(e, t, n, r, i, a, o) {
+function bi(e, t, n, r, i, a, o) {
 	var s, c, l = /* @__PURE__ */ new Map(), u = t.length, d = a.length, f = Array(u), p;
 	for (s = 0; s < u; ++s) (c = t[s]) && (f[s] = p = o.call(c, c.__data__, s, t) + "", l.has(p) ? i[s] = c : l.set(p, c));
-	for (s = 0; s < d; ++s) p = o.call(e, a[s], s, a) + "", (c = l.get(p)) ? (r[s] = c, c.__data__ = a[s], l.delete(p)) : n[s] = new gi(e, a[s]);
+	for (s = 0; s < d; ++s) p = o.call(e, a[s], s, a) + "", (c = l.get(p)) ? (r[s] = c, c.__data__ = a[s], l.delete(p)) : n[s] = new _i(e, a[s]);
 	for (s = 0; s < u; ++s) (c = t[s]) && l.get(f[s]) === c && (i[s] = c);
 }
-function bi(e) {
+function xi(e) {
 	return e.__data__;
 }
-function xi(e, t) {
-	if (!arguments.length) return Array.from(this, bi);
-	var n = t ? yi : vi, r = this._parents, i = this._groups;
-	typeof e != "function" && (e = _i(e));
+function Si(e, t) {
+	if (!arguments.length) return Array.from(this, xi);
+	var n = t ? bi : yi, r = this._parents, i = this._groups;
+	typeof e != "function" && (e = vi(e));
 	for (var a = i.length, o = Array(a), s = Array(a), c = Array(a), l = 0; l < a; ++l) {
-		var u = r[l], d = i[l], f = d.length, p = Si(e.call(u, u && u.__data__, l, r)), m = p.length, h = s[l] = Array(m), g = o[l] = Array(m);
+		var u = r[l], d = i[l], f = d.length, p = Ci(e.call(u, u && u.__data__, l, r)), m = p.length, h = s[l] = Array(m), g = o[l] = Array(m);
 		n(u, d, h, g, c[l] = Array(f), p, t);
 		for (var _ = 0, v = 0, y, b; _ < m; ++_) if (y = h[_]) {
 			for (_ >= v && (v = _ + 1); !(b = g[v]) && ++v < m;);
@@ -2085,27 +2094,27 @@ function xi(e, t) {
 	}
 	return o = new z(o, r), o._enter = s, o._exit = c, o;
 }
-function Si(e) {
+function Ci(e) {
 	return typeof e == "object" && "length" in e ? e : Array.from(e);
 }
-function Ci() {
-	return new z(this._exit || this._groups.map(mi), this._parents);
+function wi() {
+	return new z(this._exit || this._groups.map(hi), this._parents);
 }
-function wi(e, t, n) {
+function Ti(e, t, n) {
 	var r = this.enter(), i = this, a = this.exit();
 	return typeof e == "function" ? (r = e(r), r &&= r.selection()) : r = r.append(e + ""), t != null && (i = t(i), i &&= i.selection()), n == null ? a.remove() : n(a), r && i ? r.merge(i).order() : i;
 }
-function Ti(e) {
+function Ei(e) {
 	for (var t = e.selection ? e.selection() : e, n = this._groups, r = t._groups, i = n.length, a = r.length, o = Math.min(i, a), s = Array(i), c = 0; c < o; ++c) for (var l = n[c], u = r[c], d = l.length, f = s[c] = Array(d), p, m = 0; m < d; ++m) (p = l[m] || u[m]) && (f[m] = p);
 	for (; c < i; ++c) s[c] = n[c];
 	return new z(s, this._parents);
 }
-function Ei() {
+function Di() {
 	for (var e = this._groups, t = -1, n = e.length; ++t < n;) for (var r = e[t], i = r.length - 1, a = r[i], o; --i >= 0;) (o = r[i]) && (a && o.compareDocumentPosition(a) ^ 4 && a.parentNode.insertBefore(o, a), a = o);
 	return this;
 }
-function Di(e) {
-	e ||= Oi;
+function Oi(e) {
+	e ||= ki;
 	function t(t, n) {
 		return t && n ? e(t.__data__, n.__data__) : !t - !n;
 	}
@@ -2115,129 +2124,129 @@ function Di(e) {
 	}
 	return new z(i, this._parents).order();
 }
-function Oi(e, t) {
+function ki(e, t) {
 	return e < t ? -1 : e > t ? 1 : e >= t ? 0 : NaN;
 }
-function ki() {
+function Ai() {
 	var e = arguments[0];
 	return arguments[0] = this, e.apply(null, arguments), this;
 }
-function Ai() {
+function ji() {
 	return Array.from(this);
 }
-function ji() {
+function Mi() {
 	for (var e = this._groups, t = 0, n = e.length; t < n; ++t) for (var r = e[t], i = 0, a = r.length; i < a; ++i) {
 		var o = r[i];
 		if (o) return o;
 	}
 	return null;
 }
-function Mi() {
+function Ni() {
 	let e = 0;
 	for (let t of this) ++e;
 	return e;
 }
-function Ni() {
+function Pi() {
 	return !this.node();
 }
-function Pi(e) {
+function Fi(e) {
 	for (var t = this._groups, n = 0, r = t.length; n < r; ++n) for (var i = t[n], a = 0, o = i.length, s; a < o; ++a) (s = i[a]) && e.call(s, s.__data__, a, i);
 	return this;
 }
-function Fi(e) {
+function Ii(e) {
 	return function() {
 		this.removeAttribute(e);
 	};
 }
-function Ii(e) {
+function Li(e) {
 	return function() {
 		this.removeAttributeNS(e.space, e.local);
 	};
 }
-function Li(e, t) {
+function Ri(e, t) {
 	return function() {
 		this.setAttribute(e, t);
 	};
 }
-function Ri(e, t) {
-	return function() {
-		this.setAttributeNS(e.space, e.local, t);
-	};
-}
 function zi(e, t) {
 	return function() {
-		var n = t.apply(this, arguments);
-		n == null ? this.removeAttribute(e) : this.setAttribute(e, n);
+		this.setAttributeNS(e.space, e.local, t);
 	};
 }
 function Bi(e, t) {
 	return function() {
 		var n = t.apply(this, arguments);
-		n == null ? this.removeAttributeNS(e.space, e.local) : this.setAttributeNS(e.space, e.local, n);
+		n == null ? this.removeAttribute(e) : this.setAttribute(e, n);
 	};
 }
 function Vi(e, t) {
-	var n = Gr(e);
+	return function() {
+		var n = t.apply(this, arguments);
+		n == null ? this.removeAttributeNS(e.space, e.local) : this.setAttributeNS(e.space, e.local, n);
+	};
+}
+function Hi(e, t) {
+	var n = Kr(e);
 	if (arguments.length < 2) {
 		var r = this.node();
 		return n.local ? r.getAttributeNS(n.space, n.local) : r.getAttribute(n);
 	}
-	return this.each((t == null ? n.local ? Ii : Fi : typeof t == "function" ? n.local ? Bi : zi : n.local ? Ri : Li)(n, t));
-}
-function Hi(e) {
-	return e.ownerDocument && e.ownerDocument.defaultView || e.document && e || e.defaultView;
+	return this.each((t == null ? n.local ? Li : Ii : typeof t == "function" ? n.local ? Vi : Bi : n.local ? zi : Ri)(n, t));
 }
 function Ui(e) {
+	return e.ownerDocument && e.ownerDocument.defaultView || e.document && e || e.defaultView;
+}
+function Wi(e) {
 	return function() {
 		this.style.removeProperty(e);
 	};
 }
-function Wi(e, t, n) {
+function Gi(e, t, n) {
 	return function() {
 		this.style.setProperty(e, t, n);
 	};
 }
-function Gi(e, t, n) {
+function Ki(e, t, n) {
 	return function() {
 		var r = t.apply(this, arguments);
 		r == null ? this.style.removeProperty(e) : this.style.setProperty(e, r, n);
 	};
 }
-function Ki(e, t, n) {
-	return arguments.length > 1 ? this.each((t == null ? Ui : typeof t == "function" ? Gi : Wi)(e, t, n ?? "")) : qi(this.node(), e);
+function qi(e, t, n) {
+	return arguments.length > 1 ? this.each((t == null ? Wi : typeof t == "function" ? Ki : Gi)(e, t, n ?? "")) : Ji(this.node(), e);
 }
-function qi(e, t) {
-	return e.style.getPropertyValue(t) || Hi(e).getComputedStyle(e, null).getPropertyValue(t);
+function Ji(e, t) {
+	return e.style.getPropertyValue(t) || Ui(e).getComputedStyle(e, null).getPropertyValue(t);
 }
-function Ji(e) {
+function Yi(e) {
 	return function() {
 		delete this[e];
 	};
 }
-function Yi(e, t) {
+function Xi(e, t) {
 	return function() {
 		this[e] = t;
 	};
 }
-function Xi(e, t) {
+function Zi(e, t) {
 	return function() {
 		var n = t.apply(this, arguments);
 		n == null ? delete this[e] : this[e] = n;
 	};
 }
-function Zi(e, t) {
-	return arguments.length > 1 ? this.each((t == null ? Ji : typeof t == "function" ? Xi : Yi)(e, t)) : this.node()[e];
-}
-function Qi(e) {
-	return e.trim().split(/^|\s+/);
+function Qi(e, t) {
+	return arguments.length > 1 ? this.each((t == null ? Yi : typeof t == "function" ? Zi : Xi)(e, t)) : this.node()[e];
 }
 function $i(e) {
-	return e.classList || new ea(e);
+	return e.trim().split(/^|\s+/);
 }
 function ea(e) {
-	this._node = e, this._names = Qi(e.getAttribute("class") || "");
+	return e.classList || new ta(e);
 }
-ea.prototype = {
+function ta(e) {
+	this._node = e, this._names = $i(e.getAttribute("class") || "");
+}
+ta.prototype = {
 	add: function(e) {
 		this._names.indexOf(e) < 0 && (this._names.push(e), this._node.setAttribute("class", this._names.join(" ")));
 	},
@@ -2249,123 +2258,123 @@ ea.prototype = {
 		return this._names.indexOf(e) >= 0;
 	}
 };
-function ta(e, t) {
-	for (var n = $i(e), r = -1, i = t.length; ++r < i;) n.add(t[r]);
-}
 function na(e, t) {
-	for (var n = $i(e), r = -1, i = t.length; ++r < i;) n.remove(t[r]);
+	for (var n = ea(e), r = -1, i = t.length; ++r < i;) n.add(t[r]);
 }
-function ra(e) {
-	return function() {
-		ta(this, e);
-	};
+function ra(e, t) {
+	for (var n = ea(e), r = -1, i = t.length; ++r < i;) n.remove(t[r]);
 }
 function ia(e) {
 	return function() {
 		na(this, e);
 	};
 }
-function aa(e, t) {
+function aa(e) {
 	return function() {
-		(t.apply(this, arguments) ? ta : na)(this, e);
+		ra(this, e);
 	};
 }
 function oa(e, t) {
-	var n = Qi(e + "");
+	return function() {
+		(t.apply(this, arguments) ? na : ra)(this, e);
+	};
+}
+function sa(e, t) {
+	var n = $i(e + "");
 	if (arguments.length < 2) {
-		for (var r = $i(this.node()), i = -1, a = n.length; ++i < a;) if (!r.contains(n[i])) return !1;
+		for (var r = ea(this.node()), i = -1, a = n.length; ++i < a;) if (!r.contains(n[i])) return !1;
 		return !0;
 	}
-	return this.each((typeof t == "function" ? aa : t ? ra : ia)(n, t));
+	return this.each((typeof t == "function" ? oa : t ? ia : aa)(n, t));
 }
-function sa() {
+function ca() {
 	this.textContent = "";
 }
-function ca(e) {
+function la(e) {
 	return function() {
 		this.textContent = e;
 	};
 }
-function la(e) {
+function ua(e) {
 	return function() {
 		var t = e.apply(this, arguments);
 		this.textContent = t ?? "";
 	};
 }
-function ua(e) {
-	return arguments.length ? this.each(e == null ? sa : (typeof e == "function" ? la : ca)(e)) : this.node().textContent;
+function da(e) {
+	return arguments.length ? this.each(e == null ? ca : (typeof e == "function" ? ua : la)(e)) : this.node().textContent;
 }
-function da() {
+function fa() {
 	this.innerHTML = "";
 }
-function fa(e) {
+function pa(e) {
 	return function() {
 		this.innerHTML = e;
 	};
 }
-function pa(e) {
+function ma(e) {
 	return function() {
 		var t = e.apply(this, arguments);
 		this.innerHTML = t ?? "";
 	};
 }
-function ma(e) {
-	return arguments.length ? this.each(e == null ? da : (typeof e == "function" ? pa : fa)(e)) : this.node().innerHTML;
-}
-function ha() {
-	this.nextSibling && this.parentNode.appendChild(this);
+function ha(e) {
+	return arguments.length ? this.each(e == null ? fa : (typeof e == "function" ? ma : pa)(e)) : this.node().innerHTML;
 }
 function ga() {
-	return this.each(ha);
+	this.nextSibling && this.parentNode.appendChild(this);
 }
 function _a() {
-	this.previousSibling && this.parentNode.insertBefore(this, this.parentNode.firstChild);
+	return this.each(ga);
 }
 function va() {
-	return this.each(_a);
+	this.previousSibling && this.parentNode.insertBefore(this, this.parentNode.firstChild);
 }
-function ya(e) {
-	var t = typeof e == "function" ? e : Jr(e);
+function ya() {
+	return this.each(va);
+}
+function ba(e) {
+	var t = typeof e == "function" ? e : Yr(e);
 	return this.select(function() {
 		return this.appendChild(t.apply(this, arguments));
 	});
 }
-function ba() {
+function xa() {
 	return null;
 }
-function xa(e, t) {
-	var n = typeof e == "function" ? e : Jr(e), r = t == null ? ba : typeof t == "function" ? t : Xr(t);
+function Sa(e, t) {
+	var n = typeof e == "function" ? e : Yr(e), r = t == null ? xa : typeof t == "function" ? t : Zr(t);
 	return this.select(function() {
 		return this.insertBefore(n.apply(this, arguments), r.apply(this, arguments) || null);
 	});
 }
-function Sa() {
+function Ca() {
 	var e = this.parentNode;
 	e && e.removeChild(this);
 }
-function Ca() {
-	return this.each(Sa);
-}
 function wa() {
+	return this.each(Ca);
+}
+function Ta() {
 	var e = this.cloneNode(!1), t = this.parentNode;
 	return t ? t.insertBefore(e, this.nextSibling) : e;
 }
-function Ta() {
+function Ea() {
 	var e = this.cloneNode(!0), t = this.parentNode;
 	return t ? t.insertBefore(e, this.nextSibling) : e;
 }
-function Ea(e) {
-	return this.select(e ? Ta : wa);
-}
 function Da(e) {
-	return arguments.length ? this.property("__data__", e) : this.node().__data__;
+	return this.select(e ? Ea : Ta);
 }
 function Oa(e) {
+	return arguments.length ? this.property("__data__", e) : this.node().__data__;
+}
+function ka(e) {
 	return function(t) {
 		e.call(this, t, this.__data__);
 	};
 }
-function ka(e) {
+function Aa(e) {
 	return e.trim().split(/^|\s+/).map(function(e) {
 		var t = "", n = e.indexOf(".");
 		return n >= 0 && (t = e.slice(n + 1), e = e.slice(0, n)), {
@@ -2374,7 +2383,7 @@ function ka(e) {
 		};
 	});
 }
-function Aa(e) {
+function ja(e) {
 	return function() {
 		var t = this.__on;
 		if (t) {
@@ -2383,9 +2392,9 @@ function Aa(e) {
 		}
 	};
 }
-function ja(e, t, n) {
+function Ma(e, t, n) {
 	return function() {
-		var r = this.__on, i, a = Oa(t);
+		var r = this.__on, i, a = ka(t);
 		if (r) {
 			for (var o = 0, s = r.length; o < s; ++o) if ((i = r[o]).type === e.type && i.name === e.name) {
 				this.removeEventListener(i.type, i.listener, i.options), this.addEventListener(i.type, i.listener = a, i.options = n), i.value = t;
@@ -2401,98 +2410,98 @@ function ja(e, t, n) {
 		}, r ? r.push(i) : this.__on = [i];
 	};
 }
-function Ma(e, t, n) {
-	var r = ka(e + ""), i, a = r.length, o;
+function Na(e, t, n) {
+	var r = Aa(e + ""), i, a = r.length, o;
 	if (arguments.length < 2) {
 		var s = this.node().__on;
 		if (s) {
 			for (var c = 0, l = s.length, u; c < l; ++c) for (i = 0, u = s[c]; i < a; ++i) if ((o = r[i]).type === u.type && o.name === u.name) return u.value;
 		}
 	} else {
-		for (s = t ? ja : Aa, i = 0; i < a; ++i) this.each(s(r[i], t, n));
+		for (s = t ? Ma : ja, i = 0; i < a; ++i) this.each(s(r[i], t, n));
 		return this;
 	}
 }
-function Na(e, t, n) {
-	var r = Hi(e), i = r.CustomEvent;
+function Pa(e, t, n) {
+	var r = Ui(e), i = r.CustomEvent;
 	typeof i == "function" ? i = new i(t, n) : (i = r.document.createEvent("Event"), n ? (i.initEvent(t, n.bubbles, n.cancelable), i.detail = n.detail) : i.initEvent(t, !1, !1)), e.dispatchEvent(i);
-}
-function Pa(e, t) {
-	return function() {
-		return Na(this, e, t);
-	};
 }
 function Fa(e, t) {
 	return function() {
-		return Na(this, e, t.apply(this, arguments));
+		return Pa(this, e, t);
 	};
 }
 function Ia(e, t) {
-	return this.each((typeof t == "function" ? Fa : Pa)(e, t));
+	return function() {
+		return Pa(this, e, t.apply(this, arguments));
+	};
 }
-function* La() {
+function La(e, t) {
+	return this.each((typeof t == "function" ? Ia : Fa)(e, t));
+}
+function* Ra() {
 	for (var e = this._groups, t = 0, n = e.length; t < n; ++t) for (var r = e[t], i = 0, a = r.length, o; i < a; ++i) (o = r[i]) && (yield o);
 }
-var Ra = [null];
+var za = [null];
 function z(e, t) {
 	this._groups = e, this._parents = t;
 }
-function za() {
-	return new z([[document.documentElement]], Ra);
-}
 function Ba() {
+	return new z([[document.documentElement]], za);
+}
+function Va() {
 	return this;
 }
-z.prototype = za.prototype = {
+z.prototype = Ba.prototype = {
 	constructor: z,
-	select: Zr,
-	selectAll: ni,
-	selectChild: ci,
-	selectChildren: fi,
-	filter: pi,
-	data: xi,
-	enter: hi,
-	exit: Ci,
-	join: wi,
-	merge: Ti,
-	selection: Ba,
-	order: Ei,
-	sort: Di,
-	call: ki,
-	nodes: Ai,
-	node: ji,
-	size: Mi,
-	empty: Ni,
-	each: Pi,
-	attr: Vi,
-	style: Ki,
-	property: Zi,
-	classed: oa,
-	text: ua,
-	html: ma,
-	raise: ga,
-	lower: va,
-	append: ya,
-	insert: xa,
-	remove: Ca,
-	clone: Ea,
-	datum: Da,
-	on: Ma,
-	dispatch: Ia,
-	[Symbol.iterator]: La
+	select: Qr,
+	selectAll: ri,
+	selectChild: li,
+	selectChildren: pi,
+	filter: mi,
+	data: Si,
+	enter: gi,
+	exit: wi,
+	join: Ti,
+	merge: Ei,
+	selection: Va,
+	order: Di,
+	sort: Oi,
+	call: Ai,
+	nodes: ji,
+	node: Mi,
+	size: Ni,
+	empty: Pi,
+	each: Fi,
+	attr: Hi,
+	style: qi,
+	property: Qi,
+	classed: sa,
+	text: da,
+	html: ha,
+	raise: _a,
+	lower: ya,
+	append: ba,
+	insert: Sa,
+	remove: wa,
+	clone: Da,
+	datum: Oa,
+	on: Na,
+	dispatch: La,
+	[Symbol.iterator]: Ra
 };
 function B(e) {
-	return typeof e == "string" ? new z([[document.querySelector(e)]], [document.documentElement]) : new z([[e]], Ra);
+	return typeof e == "string" ? new z([[document.querySelector(e)]], [document.documentElement]) : new z([[e]], za);
 }
-var Va = 0;
-function Ha() {
-	return new Ua();
-}
+var Ha = 0;
 function Ua() {
-	this._ = "@" + (++Va).toString(36);
+	return new Wa();
 }
-Ua.prototype = Ha.prototype = {
-	constructor: Ua,
+function Wa() {
+	this._ = "@" + (++Ha).toString(36);
+}
+Wa.prototype = Ua.prototype = {
+	constructor: Wa,
 	get: function(e) {
 		for (var t = this._; !(t in e);) if (!(e = e.parentNode)) return;
 		return e[t];
@@ -2507,13 +2516,13 @@ Ua.prototype = Ha.prototype = {
 		return this._;
 	}
 };
-function Wa(e) {
+function Ga(e) {
 	let t;
 	for (; t = e.sourceEvent;) e = t;
 	return e;
 }
-function Ga(e, t) {
-	if (e = Wa(e), t === void 0 && (t = e.currentTarget), t) {
+function Ka(e, t) {
+	if (e = Ga(e), t === void 0 && (t = e.currentTarget), t) {
 		var n = t.ownerSVGElement || t;
 		if (n.createSVGPoint) {
 			var r = n.createSVGPoint();
@@ -2527,18 +2536,18 @@ function Ga(e, t) {
 	return [e.pageX, e.pageY];
 }
 // node_modules/d3-dispatch/dist/d3-dispatch.mjs
-var Ka = { value: () => {} };
-function qa() {
+var qa = { value: () => {} };
+function Ja() {
 	for (var e = 0, t = arguments.length, n = {}, r; e < t; ++e) {
 		if (!(r = arguments[e] + "") || r in n || /[\s.]/.test(r)) throw Error("illegal type: " + r);
 		n[r] = [];
 	}
-	return new Ja(n);
+	return new Ya(n);
 }
-function Ja(e) {
+function Ya(e) {
 	this._ = e;
 }
-function Ya(e, t) {
+function Xa(e, t) {
 	return e.trim().split(/^|\s+/).map(function(e) {
 		var n = "", r = e.indexOf(".");
 		if (r >= 0 && (n = e.slice(r + 1), e = e.slice(0, r)), e && !t.hasOwnProperty(e)) throw Error("unknown type: " + e);
@@ -2548,23 +2557,23 @@ function Ya(e, t) {
 		};
 	});
 }
-Ja.prototype = qa.prototype = {
-	constructor: Ja,
+Ya.prototype = Ja.prototype = {
+	constructor: Ya,
 	on: function(e, t) {
-		var n = this._, r = Ya(e + "", n), i, a = -1, o = r.length;
+		var n = this._, r = Xa(e + "", n), i, a = -1, o = r.length;
 		if (arguments.length < 2) {
-			for (; ++a < o;) if ((i = (e = r[a]).type) && (i = Xa(n[i], e.name))) return i;
+			for (; ++a < o;) if ((i = (e = r[a]).type) && (i = Za(n[i], e.name))) return i;
 		} else {
 			if (t != null && typeof t != "function") throw Error("invalid callback: " + t);
-			for (; ++a < o;) if (i = (e = r[a]).type) n[i] = Za(n[i], e.name, t);
-			else if (t == null) for (i in n) n[i] = Za(n[i], e.name, null);
+			for (; ++a < o;) if (i = (e = r[a]).type) n[i] = Qa(n[i], e.name, t);
+			else if (t == null) for (i in n) n[i] = Qa(n[i], e.name, null);
 			return this;
 		}
 	},
 	copy: function() {
 		var e = {}, t = this._;
 		for (var n in t) e[n] = t[n].slice();
-		return new Ja(e);
+		return new Ya(e);
 	},
 	call: function(e, t) {
 		if ((i = arguments.length - 2) > 0) for (var n = Array(i), r = 0, i, a; r < i; ++r) n[r] = arguments[r + 2];
@@ -2576,12 +2585,12 @@ Ja.prototype = qa.prototype = {
 		for (var r = this._[e], i = 0, a = r.length; i < a; ++i) r[i].value.apply(t, n);
 	}
 };
-function Xa(e, t) {
+function Za(e, t) {
 	for (var n = 0, r = e.length, i; n < r; ++n) if ((i = e[n]).name === t) return i.value;
 }
-function Za(e, t, n) {
+function Qa(e, t, n) {
 	for (var r = 0, i = e.length; r < i; ++r) if (e[r].name === t) {
-		e[r] = Ka, e = e.slice(0, r).concat(e.slice(r + 1));
+		e[r] = qa, e = e.slice(0, r).concat(e.slice(r + 1));
 		break;
 	}
 	return n != null && e.push({
@@ -2590,24 +2599,24 @@ function Za(e, t, n) {
 	}), e;
 }
 // node_modules/d3-drag/dist/d3-drag.mjs
-var Qa = {
+var $a = {
 	capture: !0,
 	passive: !1
 };
-function $a(e) {
+function eo(e) {
 	e.preventDefault(), e.stopImmediatePropagation();
 }
-function eo(e) {
-	var t = e.document.documentElement, n = B(e).on("dragstart.drag", $a, Qa);
-	"onselectstart" in t ? n.on("selectstart.drag", $a, Qa) : (t.__noselect = t.style.MozUserSelect, t.style.MozUserSelect = "none");
+function to(e) {
+	var t = e.document.documentElement, n = B(e).on("dragstart.drag", eo, $a);
+	"onselectstart" in t ? n.on("selectstart.drag", eo, $a) : (t.__noselect = t.style.MozUserSelect, t.style.MozUserSelect = "none");
 }
-function to(e, t) {
+function no(e, t) {
 	var n = e.document.documentElement, r = B(e).on("dragstart.drag", null);
-	t && (r.on("click.drag", $a, Qa), setTimeout(function() {
+	t && (r.on("click.drag", eo, $a), setTimeout(function() {
 		r.on("click.drag", null);
 	}, 0)), "onselectstart" in n ? r.on("selectstart.drag", null) : (n.style.MozUserSelect = n.__noselect, delete n.__noselect);
 }
-function no(e, { sourceEvent: t, subject: n, target: r, identifier: i, active: a, x: o, y: s, dx: c, dy: l, dispatch: u }) {
+function ro(e, { sourceEvent: t, subject: n, target: r, identifier: i, active: a, x: o, y: s, dx: c, dy: l, dispatch: u }) {
 	Object.defineProperties(this, {
 		type: {
 			value: e,
@@ -2662,21 +2671,21 @@ function no(e, { sourceEvent: t, subject: n, target: r, identifier: i, active: a
 		_: { value: u }
 	});
 }
-no.prototype.on = function() {
+ro.prototype.on = function() {
 	var e = this._.on.apply(this._, arguments);
 	return e === this._ ? this : e;
 };
 // node_modules/d3-color/dist/d3-color.mjs
-function ro(e, t, n) {
+function io(e, t, n) {
 	e.prototype = t.prototype = n, n.constructor = e;
 }
-function io(e, t) {
+function ao(e, t) {
 	var n = Object.create(e.prototype);
 	for (var r in t) n[r] = t[r];
 	return n;
 }
 function V() {}
-var ao = .7, oo = 1 / ao, so = "\\s*([+-]?\\d+)\\s*", co = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*", H = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*", lo = /^#([0-9a-f]{3,8})$/, uo = RegExp(`^rgb\\(${so},${so},${so}\\)$`), fo = RegExp(`^rgb\\(${H},${H},${H}\\)$`), po = RegExp(`^rgba\\(${so},${so},${so},${co}\\)$`), mo = RegExp(`^rgba\\(${H},${H},${H},${co}\\)$`), ho = RegExp(`^hsl\\(${co},${H},${H}\\)$`), go = RegExp(`^hsla\\(${co},${H},${H},${co}\\)$`), _o = {
+var oo = .7, so = 1 / oo, co = "\\s*([+-]?\\d+)\\s*", lo = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*", H = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*", uo = /^#([0-9a-f]{3,8})$/, fo = RegExp(`^rgb\\(${co},${co},${co}\\)$`), po = RegExp(`^rgb\\(${H},${H},${H}\\)$`), mo = RegExp(`^rgba\\(${co},${co},${co},${lo}\\)$`), ho = RegExp(`^rgba\\(${H},${H},${H},${lo}\\)$`), go = RegExp(`^hsl\\(${lo},${H},${H}\\)$`), _o = RegExp(`^hsla\\(${lo},${H},${H},${lo}\\)$`), vo = {
 	aliceblue: 0xf0f8ff,
 	antiquewhite: 0xfaebd7,
 	aqua: 65535,
@@ -2826,259 +2835,259 @@ var ao = .7, oo = 1 / ao, so = "\\s*([+-]?\\d+)\\s*", co = "\\s*([+-]?(?:\\d*\\.
 	yellow: 0xffff00,
 	yellowgreen: 0x9acd32
 };
-ro(V, So, {
+io(V, Co, {
 	copy(e) {
 		return Object.assign(new this.constructor(), this, e);
 	},
 	displayable() {
 		return this.rgb().displayable();
 	},
-	hex: vo,
-	formatHex: vo,
-	formatHex8: yo,
-	formatHsl: bo,
-	formatRgb: xo,
-	toString: xo
+	hex: yo,
+	formatHex: yo,
+	formatHex8: bo,
+	formatHsl: xo,
+	formatRgb: So,
+	toString: So
 });
-function vo() {
+function yo() {
 	return this.rgb().formatHex();
 }
-function yo() {
+function bo() {
 	return this.rgb().formatHex8();
 }
-function bo() {
-	return Po(this).formatHsl();
-}
 function xo() {
+	return Fo(this).formatHsl();
+}
+function So() {
 	return this.rgb().formatRgb();
 }
-function So(e) {
-	var t, n;
-	return e = (e + "").trim().toLowerCase(), (t = lo.exec(e)) ? (n = t[1].length, t = parseInt(t[1], 16), n === 6 ? Co(t) : n === 3 ? new U(t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, (t & 15) << 4 | t & 15, 1) : n === 8 ? wo(t >> 24 & 255, t >> 16 & 255, t >> 8 & 255, (t & 255) / 255) : n === 4 ? wo(t >> 12 & 15 | t >> 8 & 240, t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, ((t & 15) << 4 | t & 15) / 255) : null) : (t = uo.exec(e)) ? new U(t[1], t[2], t[3], 1) : (t = fo.exec(e)) ? new U(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, 1) : (t = po.exec(e)) ? wo(t[1], t[2], t[3], t[4]) : (t = mo.exec(e)) ? wo(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, t[4]) : (t = ho.exec(e)) ? No(t[1], t[2] / 100, t[3] / 100, 1) : (t = go.exec(e)) ? No(t[1], t[2] / 100, t[3] / 100, t[4]) : _o.hasOwnProperty(e) ? Co(_o[e]) : e === "transparent" ? new U(NaN, NaN, NaN, 0) : null;
-}
 function Co(e) {
+	var t, n;
+	return e = (e + "").trim().toLowerCase(), (t = uo.exec(e)) ? (n = t[1].length, t = parseInt(t[1], 16), n === 6 ? wo(t) : n === 3 ? new U(t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, (t & 15) << 4 | t & 15, 1) : n === 8 ? To(t >> 24 & 255, t >> 16 & 255, t >> 8 & 255, (t & 255) / 255) : n === 4 ? To(t >> 12 & 15 | t >> 8 & 240, t >> 8 & 15 | t >> 4 & 240, t >> 4 & 15 | t & 240, ((t & 15) << 4 | t & 15) / 255) : null) : (t = fo.exec(e)) ? new U(t[1], t[2], t[3], 1) : (t = po.exec(e)) ? new U(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, 1) : (t = mo.exec(e)) ? To(t[1], t[2], t[3], t[4]) : (t = ho.exec(e)) ? To(t[1] * 255 / 100, t[2] * 255 / 100, t[3] * 255 / 100, t[4]) : (t = go.exec(e)) ? Po(t[1], t[2] / 100, t[3] / 100, 1) : (t = _o.exec(e)) ? Po(t[1], t[2] / 100, t[3] / 100, t[4]) : vo.hasOwnProperty(e) ? wo(vo[e]) : e === "transparent" ? new U(NaN, NaN, NaN, 0) : null;
+}
+function wo(e) {
 	return new U(e >> 16 & 255, e >> 8 & 255, e & 255, 1);
 }
-function wo(e, t, n, r) {
+function To(e, t, n, r) {
 	return r <= 0 && (e = t = n = NaN), new U(e, t, n, r);
 }
-function To(e) {
-	return e instanceof V || (e = So(e)), e ? (e = e.rgb(), new U(e.r, e.g, e.b, e.opacity)) : new U();
+function Eo(e) {
+	return e instanceof V || (e = Co(e)), e ? (e = e.rgb(), new U(e.r, e.g, e.b, e.opacity)) : new U();
 }
-function Eo(e, t, n, r) {
-	return arguments.length === 1 ? To(e) : new U(e, t, n, r ?? 1);
+function Do(e, t, n, r) {
+	return arguments.length === 1 ? Eo(e) : new U(e, t, n, r ?? 1);
 }
 function U(e, t, n, r) {
 	this.r = +e, this.g = +t, this.b = +n, this.opacity = +r;
 }
-ro(U, Eo, io(V, {
+io(U, Do, ao(V, {
 	brighter(e) {
-		return e = e == null ? oo : oo ** +e, new U(this.r * e, this.g * e, this.b * e, this.opacity);
+		return e = e == null ? so : so ** +e, new U(this.r * e, this.g * e, this.b * e, this.opacity);
 	},
 	darker(e) {
-		return e = e == null ? ao : ao ** +e, new U(this.r * e, this.g * e, this.b * e, this.opacity);
+		return e = e == null ? oo : oo ** +e, new U(this.r * e, this.g * e, this.b * e, this.opacity);
 	},
 	rgb() {
 		return this;
 	},
 	clamp() {
-		return new U(jo(this.r), jo(this.g), jo(this.b), Ao(this.opacity));
+		return new U(Mo(this.r), Mo(this.g), Mo(this.b), jo(this.opacity));
 	},
 	displayable() {
 		return -.5 <= this.r && this.r < 255.5 && -.5 <= this.g && this.g < 255.5 && -.5 <= this.b && this.b < 255.5 && 0 <= this.opacity && this.opacity <= 1;
 	},
-	hex: Do,
-	formatHex: Do,
-	formatHex8: Oo,
-	formatRgb: ko,
-	toString: ko
+	hex: Oo,
+	formatHex: Oo,
+	formatHex8: ko,
+	formatRgb: Ao,
+	toString: Ao
 }));
-function Do() {
-	return `#${Mo(this.r)}${Mo(this.g)}${Mo(this.b)}`;
-}
 function Oo() {
-	return `#${Mo(this.r)}${Mo(this.g)}${Mo(this.b)}${Mo((isNaN(this.opacity) ? 1 : this.opacity) * 255)}`;
+	return `#${No(this.r)}${No(this.g)}${No(this.b)}`;
 }
 function ko() {
-	let e = Ao(this.opacity);
-	return `${e === 1 ? "rgb(" : "rgba("}${jo(this.r)}, ${jo(this.g)}, ${jo(this.b)}${e === 1 ? ")" : `, ${e})`}`;
+	return `#${No(this.r)}${No(this.g)}${No(this.b)}${No((isNaN(this.opacity) ? 1 : this.opacity) * 255)}`;
 }
-function Ao(e) {
-	return isNaN(e) ? 1 : Math.max(0, Math.min(1, e));
+function Ao() {
+	let e = jo(this.opacity);
+	return `${e === 1 ? "rgb(" : "rgba("}${Mo(this.r)}, ${Mo(this.g)}, ${Mo(this.b)}${e === 1 ? ")" : `, ${e})`}`;
 }
 function jo(e) {
-	return Math.max(0, Math.min(255, Math.round(e) || 0));
+	return isNaN(e) ? 1 : Math.max(0, Math.min(1, e));
 }
 function Mo(e) {
-	return e = jo(e), (e < 16 ? "0" : "") + e.toString(16);
+	return Math.max(0, Math.min(255, Math.round(e) || 0));
 }
-function No(e, t, n, r) {
+function No(e) {
+	return e = Mo(e), (e < 16 ? "0" : "") + e.toString(16);
+}
+function Po(e, t, n, r) {
 	return r <= 0 ? e = t = n = NaN : n <= 0 || n >= 1 ? e = t = NaN : t <= 0 && (e = NaN), new W(e, t, n, r);
 }
-function Po(e) {
+function Fo(e) {
 	if (e instanceof W) return new W(e.h, e.s, e.l, e.opacity);
-	if (e instanceof V || (e = So(e)), !e) return new W();
+	if (e instanceof V || (e = Co(e)), !e) return new W();
 	if (e instanceof W) return e;
 	e = e.rgb();
 	var t = e.r / 255, n = e.g / 255, r = e.b / 255, i = Math.min(t, n, r), a = Math.max(t, n, r), o = NaN, s = a - i, c = (a + i) / 2;
 	return s ? (o = t === a ? (n - r) / s + (n < r) * 6 : n === a ? (r - t) / s + 2 : (t - n) / s + 4, s /= c < .5 ? a + i : 2 - a - i, o *= 60) : s = c > 0 && c < 1 ? 0 : o, new W(o, s, c, e.opacity);
 }
-function Fo(e, t, n, r) {
-	return arguments.length === 1 ? Po(e) : new W(e, t, n, r ?? 1);
+function Io(e, t, n, r) {
+	return arguments.length === 1 ? Fo(e) : new W(e, t, n, r ?? 1);
 }
 function W(e, t, n, r) {
 	this.h = +e, this.s = +t, this.l = +n, this.opacity = +r;
 }
-ro(W, Fo, io(V, {
+io(W, Io, ao(V, {
 	brighter(e) {
-		return e = e == null ? oo : oo ** +e, new W(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? so : so ** +e, new W(this.h, this.s, this.l * e, this.opacity);
 	},
 	darker(e) {
-		return e = e == null ? ao : ao ** +e, new W(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? oo : oo ** +e, new W(this.h, this.s, this.l * e, this.opacity);
 	},
 	rgb() {
 		var e = this.h % 360 + (this.h < 0) * 360, t = isNaN(e) || isNaN(this.s) ? 0 : this.s, n = this.l, r = n + (n < .5 ? n : 1 - n) * t, i = 2 * n - r;
-		return new U(Ro(e >= 240 ? e - 240 : e + 120, i, r), Ro(e, i, r), Ro(e < 120 ? e + 240 : e - 120, i, r), this.opacity);
+		return new U(zo(e >= 240 ? e - 240 : e + 120, i, r), zo(e, i, r), zo(e < 120 ? e + 240 : e - 120, i, r), this.opacity);
 	},
 	clamp() {
-		return new W(Io(this.h), Lo(this.s), Lo(this.l), Ao(this.opacity));
+		return new W(Lo(this.h), Ro(this.s), Ro(this.l), jo(this.opacity));
 	},
 	displayable() {
 		return (0 <= this.s && this.s <= 1 || isNaN(this.s)) && 0 <= this.l && this.l <= 1 && 0 <= this.opacity && this.opacity <= 1;
 	},
 	formatHsl() {
-		let e = Ao(this.opacity);
-		return `${e === 1 ? "hsl(" : "hsla("}${Io(this.h)}, ${Lo(this.s) * 100}%, ${Lo(this.l) * 100}%${e === 1 ? ")" : `, ${e})`}`;
+		let e = jo(this.opacity);
+		return `${e === 1 ? "hsl(" : "hsla("}${Lo(this.h)}, ${Ro(this.s) * 100}%, ${Ro(this.l) * 100}%${e === 1 ? ")" : `, ${e})`}`;
 	}
 }));
-function Io(e) {
+function Lo(e) {
 	return e = (e || 0) % 360, e < 0 ? e + 360 : e;
 }
-function Lo(e) {
+function Ro(e) {
 	return Math.max(0, Math.min(1, e || 0));
 }
-function Ro(e, t, n) {
+function zo(e, t, n) {
 	return (e < 60 ? t + (n - t) * e / 60 : e < 180 ? n : e < 240 ? t + (n - t) * (240 - e) / 60 : t) * 255;
 }
-var zo = Math.PI / 180, Bo = 180 / Math.PI, Vo = 18, Ho = .96422, Uo = 1, Wo = .82521, Go = 4 / 29, Ko = 6 / 29, qo = 3 * Ko * Ko, Jo = Ko * Ko * Ko;
-function Yo(e) {
+var Bo = Math.PI / 180, Vo = 180 / Math.PI, Ho = 18, Uo = .96422, Wo = 1, Go = .82521, Ko = 4 / 29, qo = 6 / 29, Jo = 3 * qo * qo, Yo = qo * qo * qo;
+function Xo(e) {
 	if (e instanceof G) return new G(e.l, e.a, e.b, e.opacity);
-	if (e instanceof K) return rs(e);
-	e instanceof U || (e = To(e));
-	var t = es(e.r), n = es(e.g), r = es(e.b), i = Zo((.2225045 * t + .7168786 * n + .0606169 * r) / Uo), a, o;
-	return t === n && n === r ? a = o = i : (a = Zo((.4360747 * t + .3850649 * n + .1430804 * r) / Ho), o = Zo((.0139322 * t + .0971045 * n + .7141733 * r) / Wo)), new G(116 * i - 16, 500 * (a - i), 200 * (i - o), e.opacity);
+	if (e instanceof K) return is(e);
+	e instanceof U || (e = Eo(e));
+	var t = ts(e.r), n = ts(e.g), r = ts(e.b), i = Qo((.2225045 * t + .7168786 * n + .0606169 * r) / Wo), a, o;
+	return t === n && n === r ? a = o = i : (a = Qo((.4360747 * t + .3850649 * n + .1430804 * r) / Uo), o = Qo((.0139322 * t + .0971045 * n + .7141733 * r) / Go)), new G(116 * i - 16, 500 * (a - i), 200 * (i - o), e.opacity);
 }
-function Xo(e, t, n, r) {
-	return arguments.length === 1 ? Yo(e) : new G(e, t, n, r ?? 1);
+function Zo(e, t, n, r) {
+	return arguments.length === 1 ? Xo(e) : new G(e, t, n, r ?? 1);
 }
 function G(e, t, n, r) {
 	this.l = +e, this.a = +t, this.b = +n, this.opacity = +r;
 }
-ro(G, Xo, io(V, {
+io(G, Zo, ao(V, {
 	brighter(e) {
-		return new G(this.l + Vo * (e ?? 1), this.a, this.b, this.opacity);
+		return new G(this.l + Ho * (e ?? 1), this.a, this.b, this.opacity);
 	},
 	darker(e) {
-		return new G(this.l - Vo * (e ?? 1), this.a, this.b, this.opacity);
+		return new G(this.l - Ho * (e ?? 1), this.a, this.b, this.opacity);
 	},
 	rgb() {
 		var e = (this.l + 16) / 116, t = isNaN(this.a) ? e : e + this.a / 500, n = isNaN(this.b) ? e : e - this.b / 200;
-		return t = Ho * Qo(t), e = Uo * Qo(e), n = Wo * Qo(n), new U($o(3.1338561 * t - 1.6168667 * e - .4906146 * n), $o(-.9787684 * t + 1.9161415 * e + .033454 * n), $o(.0719453 * t - .2289914 * e + 1.4052427 * n), this.opacity);
+		return t = Uo * $o(t), e = Wo * $o(e), n = Go * $o(n), new U(es(3.1338561 * t - 1.6168667 * e - .4906146 * n), es(-.9787684 * t + 1.9161415 * e + .033454 * n), es(.0719453 * t - .2289914 * e + 1.4052427 * n), this.opacity);
 	}
 }));
-function Zo(e) {
-	return e > Jo ? e ** (1 / 3) : e / qo + Go;
-}
 function Qo(e) {
-	return e > Ko ? e * e * e : qo * (e - Go);
+	return e > Yo ? e ** (1 / 3) : e / Jo + Ko;
 }
 function $o(e) {
-	return 255 * (e <= .0031308 ? 12.92 * e : 1.055 * e ** (1 / 2.4) - .055);
+	return e > qo ? e * e * e : Jo * (e - Ko);
 }
 function es(e) {
-	return (e /= 255) <= .04045 ? e / 12.92 : ((e + .055) / 1.055) ** 2.4;
+	return 255 * (e <= .0031308 ? 12.92 * e : 1.055 * e ** (1 / 2.4) - .055);
 }
 function ts(e) {
+	return (e /= 255) <= .04045 ? e / 12.92 : ((e + .055) / 1.055) ** 2.4;
+}
+function ns(e) {
 	if (e instanceof K) return new K(e.h, e.c, e.l, e.opacity);
-	if (e instanceof G || (e = Yo(e)), e.a === 0 && e.b === 0) return new K(NaN, 0 < e.l && e.l < 100 ? 0 : NaN, e.l, e.opacity);
-	var t = Math.atan2(e.b, e.a) * Bo;
+	if (e instanceof G || (e = Xo(e)), e.a === 0 && e.b === 0) return new K(NaN, 0 < e.l && e.l < 100 ? 0 : NaN, e.l, e.opacity);
+	var t = Math.atan2(e.b, e.a) * Vo;
 	return new K(t < 0 ? t + 360 : t, Math.sqrt(e.a * e.a + e.b * e.b), e.l, e.opacity);
 }
-function ns(e, t, n, r) {
-	return arguments.length === 1 ? ts(e) : new K(e, t, n, r ?? 1);
+function rs(e, t, n, r) {
+	return arguments.length === 1 ? ns(e) : new K(e, t, n, r ?? 1);
 }
 function K(e, t, n, r) {
 	this.h = +e, this.c = +t, this.l = +n, this.opacity = +r;
 }
-function rs(e) {
+function is(e) {
 	if (isNaN(e.h)) return new G(e.l, 0, 0, e.opacity);
-	var t = e.h * zo;
+	var t = e.h * Bo;
 	return new G(e.l, Math.cos(t) * e.c, Math.sin(t) * e.c, e.opacity);
 }
-ro(K, ns, io(V, {
+io(K, rs, ao(V, {
 	brighter(e) {
-		return new K(this.h, this.c, this.l + Vo * (e ?? 1), this.opacity);
+		return new K(this.h, this.c, this.l + Ho * (e ?? 1), this.opacity);
 	},
 	darker(e) {
-		return new K(this.h, this.c, this.l - Vo * (e ?? 1), this.opacity);
+		return new K(this.h, this.c, this.l - Ho * (e ?? 1), this.opacity);
 	},
 	rgb() {
-		return rs(this).rgb();
+		return is(this).rgb();
 	}
 }));
-var is = -.14861, as = 1.78277, os = -.29227, ss = -.90649, cs = 1.97294, ls = cs * ss, us = cs * as, ds = as * os - ss * is;
-function fs(e) {
-	if (e instanceof ms) return new ms(e.h, e.s, e.l, e.opacity);
-	e instanceof U || (e = To(e));
-	var t = e.r / 255, n = e.g / 255, r = e.b / 255, i = (ds * r + ls * t - us * n) / (ds + ls - us), a = r - i, o = (cs * (n - i) - os * a) / ss, s = Math.sqrt(o * o + a * a) / (cs * i * (1 - i)), c = s ? Math.atan2(o, a) * Bo - 120 : NaN;
-	return new ms(c < 0 ? c + 360 : c, s, i, e.opacity);
-}
-function ps(e, t, n, r) {
-	return arguments.length === 1 ? fs(e) : new ms(e, t, n, r ?? 1);
+var as = -.14861, os = 1.78277, ss = -.29227, cs = -.90649, ls = 1.97294, us = ls * cs, ds = ls * os, fs = os * ss - cs * as;
+function ps(e) {
+	if (e instanceof hs) return new hs(e.h, e.s, e.l, e.opacity);
+	e instanceof U || (e = Eo(e));
+	var t = e.r / 255, n = e.g / 255, r = e.b / 255, i = (fs * r + us * t - ds * n) / (fs + us - ds), a = r - i, o = (ls * (n - i) - ss * a) / cs, s = Math.sqrt(o * o + a * a) / (ls * i * (1 - i)), c = s ? Math.atan2(o, a) * Vo - 120 : NaN;
+	return new hs(c < 0 ? c + 360 : c, s, i, e.opacity);
 }
 function ms(e, t, n, r) {
+	return arguments.length === 1 ? ps(e) : new hs(e, t, n, r ?? 1);
+}
+function hs(e, t, n, r) {
 	this.h = +e, this.s = +t, this.l = +n, this.opacity = +r;
 }
-ro(ms, ps, io(V, {
+io(hs, ms, ao(V, {
 	brighter(e) {
-		return e = e == null ? oo : oo ** +e, new ms(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? so : so ** +e, new hs(this.h, this.s, this.l * e, this.opacity);
 	},
 	darker(e) {
-		return e = e == null ? ao : ao ** +e, new ms(this.h, this.s, this.l * e, this.opacity);
+		return e = e == null ? oo : oo ** +e, new hs(this.h, this.s, this.l * e, this.opacity);
 	},
 	rgb() {
-		var e = isNaN(this.h) ? 0 : (this.h + 120) * zo, t = +this.l, n = isNaN(this.s) ? 0 : this.s * t * (1 - t), r = Math.cos(e), i = Math.sin(e);
-		return new U(255 * (t + n * (is * r + as * i)), 255 * (t + n * (os * r + ss * i)), 255 * (t + cs * r * n), this.opacity);
+		var e = isNaN(this.h) ? 0 : (this.h + 120) * Bo, t = +this.l, n = isNaN(this.s) ? 0 : this.s * t * (1 - t), r = Math.cos(e), i = Math.sin(e);
+		return new U(255 * (t + n * (as * r + os * i)), 255 * (t + n * (ss * r + cs * i)), 255 * (t + ls * r * n), this.opacity);
 	}
 }));
-var hs = (e) => () => e;
-function gs(e, t) {
+var gs = (e) => () => e;
+function _s(e, t) {
 	return function(n) {
 		return e + n * t;
 	};
 }
-function _s(e, t, n) {
+function vs(e, t, n) {
 	return e **= +n, t = t ** +n - e, n = 1 / n, function(r) {
 		return (e + r * t) ** +n;
 	};
 }
-function vs(e, t) {
+function ys(e, t) {
 	var n = t - e;
-	return n ? gs(e, n > 180 || n < -180 ? n - 360 * Math.round(n / 360) : n) : hs(isNaN(e) ? t : e);
+	return n ? _s(e, n > 180 || n < -180 ? n - 360 * Math.round(n / 360) : n) : gs(isNaN(e) ? t : e);
 }
-function ys(e) {
-	return (e = +e) == 1 ? bs : function(t, n) {
-		return n - t ? _s(t, n, e) : hs(isNaN(t) ? n : t);
+function bs(e) {
+	return (e = +e) == 1 ? xs : function(t, n) {
+		return n - t ? vs(t, n, e) : gs(isNaN(t) ? n : t);
 	};
 }
-function bs(e, t) {
+function xs(e, t) {
 	var n = t - e;
-	return n ? gs(e, n) : hs(isNaN(e) ? t : e);
+	return n ? _s(e, n) : gs(isNaN(e) ? t : e);
 }
-var xs = (function e(t) {
-	var n = ys(t);
+var Ss = (function e(t) {
+	var n = bs(t);
 	function r(e, t) {
-		var r = n((e = Eo(e)).r, (t = Eo(t)).r), i = n(e.g, t.g), a = n(e.b, t.b), o = bs(e.opacity, t.opacity);
+		var r = n((e = Do(e)).r, (t = Do(t)).r), i = n(e.g, t.g), a = n(e.b, t.b), o = xs(e.opacity, t.opacity);
 		return function(t) {
 			return e.r = r(t), e.g = i(t), e.b = a(t), e.opacity = o(t), e + "";
 		};
@@ -3090,29 +3099,29 @@ function q(e, t) {
 		return e * (1 - n) + t * n;
 	};
 }
-var Ss = /[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g, Cs = new RegExp(Ss.source, "g");
-function ws(e) {
+var Cs = /[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g, ws = new RegExp(Cs.source, "g");
+function Ts(e) {
 	return function() {
 		return e;
 	};
 }
-function Ts(e) {
+function Es(e) {
 	return function(t) {
 		return e(t) + "";
 	};
 }
-function Es(e, t) {
-	var n = Ss.lastIndex = Cs.lastIndex = 0, r, i, a, o = -1, s = [], c = [];
-	for (e += "", t += ""; (r = Ss.exec(e)) && (i = Cs.exec(t));) (a = i.index) > n && (a = t.slice(n, a), s[o] ? s[o] += a : s[++o] = a), (r = r[0]) === (i = i[0]) ? s[o] ? s[o] += i : s[++o] = i : (s[++o] = null, c.push({
+function Ds(e, t) {
+	var n = Cs.lastIndex = ws.lastIndex = 0, r, i, a, o = -1, s = [], c = [];
+	for (e += "", t += ""; (r = Cs.exec(e)) && (i = ws.exec(t));) (a = i.index) > n && (a = t.slice(n, a), s[o] ? s[o] += a : s[++o] = a), (r = r[0]) === (i = i[0]) ? s[o] ? s[o] += i : s[++o] = i : (s[++o] = null, c.push({
 		i: o,
 		x: q(r, i)
-	})), n = Cs.lastIndex;
-	return n < t.length && (a = t.slice(n), s[o] ? s[o] += a : s[++o] = a), s.length < 2 ? c[0] ? Ts(c[0].x) : ws(t) : (t = c.length, function(e) {
+	})), n = ws.lastIndex;
+	return n < t.length && (a = t.slice(n), s[o] ? s[o] += a : s[++o] = a), s.length < 2 ? c[0] ? Es(c[0].x) : Ts(t) : (t = c.length, function(e) {
 		for (var n = 0, r; n < t; ++n) s[(r = c[n]).i] = r.x(e);
 		return s.join("");
 	});
 }
-var Ds = 180 / Math.PI, Os = {
+var Os = 180 / Math.PI, ks = {
 	translateX: 0,
 	translateY: 0,
 	rotate: 0,
@@ -3120,26 +3129,26 @@ var Ds = 180 / Math.PI, Os = {
 	scaleX: 1,
 	scaleY: 1
 };
-function ks(e, t, n, r, i, a) {
+function As(e, t, n, r, i, a) {
 	var o, s, c;
 	return (o = Math.sqrt(e * e + t * t)) && (e /= o, t /= o), (c = e * n + t * r) && (n -= e * c, r -= t * c), (s = Math.sqrt(n * n + r * r)) && (n /= s, r /= s, c /= s), e * r < t * n && (e = -e, t = -t, c = -c, o = -o), {
 		translateX: i,
 		translateY: a,
-		rotate: Math.atan2(t, e) * Ds,
-		skewX: Math.atan(c) * Ds,
+		rotate: Math.atan2(t, e) * Os,
+		skewX: Math.atan(c) * Os,
 		scaleX: o,
 		scaleY: s
 	};
 }
-var As;
-function js(e) {
-	let t = new (typeof DOMMatrix == "function" ? DOMMatrix : WebKitCSSMatrix)(e + "");
-	return t.isIdentity ? Os : ks(t.a, t.b, t.c, t.d, t.e, t.f);
-}
+var js;
 function Ms(e) {
-	return e == null || (As ||= document.createElementNS("http://www.w3.org/2000/svg", "g"), As.setAttribute("transform", e), !(e = As.transform.baseVal.consolidate())) ? Os : (e = e.matrix, ks(e.a, e.b, e.c, e.d, e.e, e.f));
+	let t = new (typeof DOMMatrix == "function" ? DOMMatrix : WebKitCSSMatrix)(e + "");
+	return t.isIdentity ? ks : As(t.a, t.b, t.c, t.d, t.e, t.f);
 }
-function Ns(e, t, n, r) {
+function Ns(e) {
+	return e == null || (js ||= document.createElementNS("http://www.w3.org/2000/svg", "g"), js.setAttribute("transform", e), !(e = js.transform.baseVal.consolidate())) ? ks : (e = e.matrix, As(e.a, e.b, e.c, e.d, e.e, e.f));
+}
+function Ps(e, t, n, r) {
 	function i(e) {
 		return e.length ? e.pop() + " " : "";
 	}
@@ -3187,20 +3196,20 @@ function Ns(e, t, n, r) {
 		};
 	};
 }
-var Ps = Ns(js, "px, ", "px)", "deg)"), Fs = Ns(Ms, ", ", ")", ")"), Is = 1e-12;
-function Ls(e) {
+var Fs = Ps(Ms, "px, ", "px)", "deg)"), Is = Ps(Ns, ", ", ")", ")"), Ls = 1e-12;
+function Rs(e) {
 	return ((e = Math.exp(e)) + 1 / e) / 2;
 }
-function Rs(e) {
+function zs(e) {
 	return ((e = Math.exp(e)) - 1 / e) / 2;
 }
-function zs(e) {
+function Bs(e) {
 	return ((e = Math.exp(2 * e)) - 1) / (e + 1);
 }
-var Bs = (function e(t, n, r) {
+var Vs = (function e(t, n, r) {
 	function i(e, i) {
 		var a = e[0], o = e[1], s = e[2], c = i[0], l = i[1], u = i[2], d = c - a, f = l - o, p = d * d + f * f, m, h;
-		if (p < Is) h = Math.log(u / s) / t, m = function(e) {
+		if (p < Ls) h = Math.log(u / s) / t, m = function(e) {
 			return [
 				a + e * d,
 				o + e * f,
@@ -3210,11 +3219,11 @@ var Bs = (function e(t, n, r) {
 		else {
 			var g = Math.sqrt(p), _ = (u * u - s * s + r * p) / (2 * s * n * g), v = (u * u - s * s - r * p) / (2 * u * n * g), y = Math.log(Math.sqrt(_ * _ + 1) - _);
 			h = (Math.log(Math.sqrt(v * v + 1) - v) - y) / t, m = function(e) {
-				var r = e * h, i = Ls(y), c = s / (n * g) * (i * zs(t * r + y) - Rs(y));
+				var r = e * h, i = Rs(y), c = s / (n * g) * (i * Bs(t * r + y) - zs(y));
 				return [
 					a + c * d,
 					o + c * f,
-					s * i / Ls(t * r + y)
+					s * i / Rs(t * r + y)
 				];
 			};
 		}
@@ -3225,11 +3234,11 @@ var Bs = (function e(t, n, r) {
 		return e(n, r, r * r);
 	}, i;
 })(Math.SQRT2, 2, 4);
-function Vs(e) {
+function Hs(e) {
 	return (function t(n) {
 		n = +n;
 		function r(t, r) {
-			var i = e((t = ps(t)).h, (r = ps(r)).h), a = bs(t.s, r.s), o = bs(t.l, r.l), s = bs(t.opacity, r.opacity);
+			var i = e((t = ms(t)).h, (r = ms(r)).h), a = xs(t.s, r.s), o = xs(t.l, r.l), s = xs(t.opacity, r.opacity);
 			return function(e) {
 				return t.h = i(e), t.s = a(e), t.l = o(e ** +n), t.opacity = s(e), t + "";
 			};
@@ -3237,173 +3246,173 @@ function Vs(e) {
 		return r.gamma = t, r;
 	})(1);
 }
-Vs(vs), Vs(bs);
+Hs(ys), Hs(xs);
 // node_modules/d3-timer/dist/d3-timer.mjs
-var Hs = 0, Us = 0, Ws = 0, Gs = 1e3, Ks, qs, Js = 0, Ys = 0, Xs = 0, Zs = typeof performance == "object" && performance.now ? performance : Date, Qs = typeof window == "object" && window.requestAnimationFrame ? window.requestAnimationFrame.bind(window) : function(e) {
+var Us = 0, Ws = 0, Gs = 0, Ks = 1e3, qs, Js, Ys = 0, Xs = 0, Zs = 0, Qs = typeof performance == "object" && performance.now ? performance : Date, $s = typeof window == "object" && window.requestAnimationFrame ? window.requestAnimationFrame.bind(window) : function(e) {
 	setTimeout(e, 17);
 };
-function $s() {
-	return Ys ||= (Qs(ec), Zs.now() + Xs);
-}
 function ec() {
-	Ys = 0;
+	return Xs ||= ($s(tc), Qs.now() + Zs);
 }
 function tc() {
+	Xs = 0;
+}
+function nc() {
 	this._call = this._time = this._next = null;
 }
-tc.prototype = nc.prototype = {
-	constructor: tc,
+nc.prototype = rc.prototype = {
+	constructor: nc,
 	restart: function(e, t, n) {
 		if (typeof e != "function") throw TypeError("callback is not a function");
-		n = (n == null ? $s() : +n) + (t == null ? 0 : +t), !this._next && qs !== this && (qs ? qs._next = this : Ks = this, qs = this), this._call = e, this._time = n, sc();
+		n = (n == null ? ec() : +n) + (t == null ? 0 : +t), !this._next && Js !== this && (Js ? Js._next = this : qs = this, Js = this), this._call = e, this._time = n, cc();
 	},
 	stop: function() {
-		this._call && (this._call = null, this._time = 1e400, sc());
+		this._call && (this._call = null, this._time = 1e400, cc());
 	}
 };
-function nc(e, t, n) {
-	var r = new tc();
+function rc(e, t, n) {
+	var r = new nc();
 	return r.restart(e, t, n), r;
 }
-function rc() {
-	$s(), ++Hs;
-	for (var e = Ks, t; e;) (t = Ys - e._time) >= 0 && e._call.call(void 0, t), e = e._next;
-	--Hs;
-}
 function ic() {
-	Ys = (Js = Zs.now()) + Xs, Hs = Us = 0;
-	try {
-		rc();
-	} finally {
-		Hs = 0, oc(), Ys = 0;
-	}
+	ec(), ++Us;
+	for (var e = qs, t; e;) (t = Xs - e._time) >= 0 && e._call.call(void 0, t), e = e._next;
+	--Us;
 }
 function ac() {
-	var e = Zs.now(), t = e - Js;
-	t > Gs && (Xs -= t, Js = e);
+	Xs = (Ys = Qs.now()) + Zs, Us = Ws = 0;
+	try {
+		ic();
+	} finally {
+		Us = 0, sc(), Xs = 0;
+	}
 }
 function oc() {
-	for (var e, t = Ks, n, r = 1e400; t;) t._call ? (r > t._time && (r = t._time), e = t, t = t._next) : (n = t._next, t._next = null, t = e ? e._next = n : Ks = n);
-	qs = e, sc(r);
+	var e = Qs.now(), t = e - Ys;
+	t > Ks && (Zs -= t, Ys = e);
 }
-function sc(e) {
-	Hs || (Us &&= clearTimeout(Us), e - Ys > 24 ? (e < 1e400 && (Us = setTimeout(ic, Math.ceil(e - Zs.now() - Xs) + 1)), Ws &&= clearInterval(Ws)) : (Ws ||= (Js = Zs.now(), setInterval(ac, Gs)), Hs = 1, Qs(ic)));
+function sc() {
+	for (var e, t = qs, n, r = 1e400; t;) t._call ? (r > t._time && (r = t._time), e = t, t = t._next) : (n = t._next, t._next = null, t = e ? e._next = n : qs = n);
+	Js = e, cc(r);
 }
-function cc(e, t, n) {
-	var r = new tc();
+function cc(e) {
+	Us || (Ws &&= clearTimeout(Ws), e - Xs > 24 ? (e < 1e400 && (Ws = setTimeout(ac, Math.ceil(e - Qs.now() - Zs) + 1)), Gs &&= clearInterval(Gs)) : (Gs ||= (Ys = Qs.now(), setInterval(oc, Ks)), Us = 1, $s(ac)));
+}
+function lc(e, t, n) {
+	var r = new nc();
 	return t = t == null ? 0 : +t, r.restart((n) => {
 		r.stop(), e(n + t);
 	}, t, n), r;
 }
 // node_modules/d3-ease/dist/d3-ease.mjs
-function lc(e) {
+function uc(e) {
 	return ((e *= 2) <= 1 ? e * e * e : (e -= 2) * e * e + 2) / 2;
 }
-var uc = 3;
+var dc = 3;
 (function e(t) {
 	t = +t;
 	function n(e) {
 		return e ** +t;
 	}
 	return n.exponent = e, n;
-})(uc), (function e(t) {
+})(dc), (function e(t) {
 	t = +t;
 	function n(e) {
 		return 1 - (1 - e) ** t;
 	}
 	return n.exponent = e, n;
-})(uc), (function e(t) {
+})(dc), (function e(t) {
 	t = +t;
 	function n(e) {
 		return ((e *= 2) <= 1 ? e ** +t : 2 - (2 - e) ** t) / 2;
 	}
 	return n.exponent = e, n;
-})(uc);
-function dc(e) {
+})(dc);
+function fc(e) {
 	return (2 ** (-10 * e) - .0009765625) * 1.0009775171065494;
 }
-var fc = 4 / 11;
-1 / fc / fc;
-var pc = 1.70158;
+var pc = 4 / 11;
+1 / pc / pc;
+var mc = 1.70158;
 (function e(t) {
 	t = +t;
 	function n(e) {
 		return (e = +e) * e * (t * (e - 1) + e);
 	}
 	return n.overshoot = e, n;
-})(pc), (function e(t) {
+})(mc), (function e(t) {
 	t = +t;
 	function n(e) {
 		return --e * e * ((e + 1) * t + e) + 1;
 	}
 	return n.overshoot = e, n;
-})(pc), (function e(t) {
+})(mc), (function e(t) {
 	t = +t;
 	function n(e) {
 		return ((e *= 2) < 1 ? e * e * ((t + 1) * e - t) : (e -= 2) * e * ((t + 1) * e + t) + 2) / 2;
 	}
 	return n.overshoot = e, n;
-})(pc);
-var mc = 2 * Math.PI, hc = 1, gc = .3;
+})(mc);
+var hc = 2 * Math.PI, gc = 1, _c = .3;
 (function e(t, n) {
-	var r = Math.asin(1 / (t = Math.max(1, t))) * (n /= mc);
+	var r = Math.asin(1 / (t = Math.max(1, t))) * (n /= hc);
 	function i(e) {
-		return t * dc(- --e) * Math.sin((r - e) / n);
+		return t * fc(- --e) * Math.sin((r - e) / n);
 	}
 	return i.amplitude = function(t) {
-		return e(t, n * mc);
+		return e(t, n * hc);
 	}, i.period = function(n) {
 		return e(t, n);
 	}, i;
-})(hc, gc), (function e(t, n) {
-	var r = Math.asin(1 / (t = Math.max(1, t))) * (n /= mc);
+})(gc, _c), (function e(t, n) {
+	var r = Math.asin(1 / (t = Math.max(1, t))) * (n /= hc);
 	function i(e) {
-		return 1 - t * dc(e = +e) * Math.sin((e + r) / n);
+		return 1 - t * fc(e = +e) * Math.sin((e + r) / n);
 	}
 	return i.amplitude = function(t) {
-		return e(t, n * mc);
+		return e(t, n * hc);
 	}, i.period = function(n) {
 		return e(t, n);
 	}, i;
-})(hc, gc), (function e(t, n) {
-	var r = Math.asin(1 / (t = Math.max(1, t))) * (n /= mc);
+})(gc, _c), (function e(t, n) {
+	var r = Math.asin(1 / (t = Math.max(1, t))) * (n /= hc);
 	function i(e) {
-		return ((e = e * 2 - 1) < 0 ? t * dc(-e) * Math.sin((r - e) / n) : 2 - t * dc(e) * Math.sin((r + e) / n)) / 2;
+		return ((e = e * 2 - 1) < 0 ? t * fc(-e) * Math.sin((r - e) / n) : 2 - t * fc(e) * Math.sin((r + e) / n)) / 2;
 	}
 	return i.amplitude = function(t) {
-		return e(t, n * mc);
+		return e(t, n * hc);
 	}, i.period = function(n) {
 		return e(t, n);
 	}, i;
-})(hc, gc);
+})(gc, _c);
 // node_modules/d3-transition/dist/d3-transition.mjs
-var _c = qa("start", "end", "cancel", "interrupt"), vc = [], yc = 0, bc = 1, xc = 2, Sc = 3, Cc = 4, wc = 5, Tc = 6;
-function Ec(e, t, n, r, i, a) {
+var vc = Ja("start", "end", "cancel", "interrupt"), yc = [], bc = 0, xc = 1, Sc = 2, Cc = 3, wc = 4, Tc = 5, Ec = 6;
+function Dc(e, t, n, r, i, a) {
 	var o = e.__transition;
 	if (!o) e.__transition = {};
 	else if (n in o) return;
-	Oc(e, n, {
+	kc(e, n, {
 		name: t,
 		index: r,
 		group: i,
-		on: _c,
-		tween: vc,
+		on: vc,
+		tween: yc,
 		time: a.time,
 		delay: a.delay,
 		duration: a.duration,
 		ease: a.ease,
 		timer: null,
-		state: yc
+		state: bc
 	});
 }
-function Dc(e, t) {
+function Oc(e, t) {
 	var n = Y(e, t);
-	if (n.state > yc) throw Error("too late; already scheduled");
+	if (n.state > bc) throw Error("too late; already scheduled");
 	return n;
 }
 function J(e, t) {
 	var n = Y(e, t);
-	if (n.state > Sc) throw Error("too late; already running");
+	if (n.state > Cc) throw Error("too late; already running");
 	return n;
 }
 function Y(e, t) {
@@ -3411,43 +3420,43 @@ function Y(e, t) {
 	if (!n || !(n = n[t])) throw Error("transition not found");
 	return n;
 }
-function Oc(e, t, n) {
+function kc(e, t, n) {
 	var r = e.__transition, i;
-	r[t] = n, n.timer = nc(a, 0, n.time);
+	r[t] = n, n.timer = rc(a, 0, n.time);
 	function a(e) {
-		n.state = bc, n.timer.restart(o, n.delay, n.time), n.delay <= e && o(e - n.delay);
+		n.state = xc, n.timer.restart(o, n.delay, n.time), n.delay <= e && o(e - n.delay);
 	}
 	function o(a) {
 		var l, u, d, f;
-		if (n.state !== bc) return c();
+		if (n.state !== xc) return c();
 		for (l in r) if (f = r[l], f.name === n.name) {
-			if (f.state === Sc) return cc(o);
-			f.state === Cc ? (f.state = Tc, f.timer.stop(), f.on.call("interrupt", e, e.__data__, f.index, f.group), delete r[l]) : +l < t && (f.state = Tc, f.timer.stop(), f.on.call("cancel", e, e.__data__, f.index, f.group), delete r[l]);
+			if (f.state === Cc) return lc(o);
+			f.state === wc ? (f.state = Ec, f.timer.stop(), f.on.call("interrupt", e, e.__data__, f.index, f.group), delete r[l]) : +l < t && (f.state = Ec, f.timer.stop(), f.on.call("cancel", e, e.__data__, f.index, f.group), delete r[l]);
 		}
-		if (cc(function() {
-			n.state === Sc && (n.state = Cc, n.timer.restart(s, n.delay, n.time), s(a));
-		}), n.state = xc, n.on.call("start", e, e.__data__, n.index, n.group), n.state === xc) {
-			for (n.state = Sc, i = Array(d = n.tween.length), l = 0, u = -1; l < d; ++l) (f = n.tween[l].value.call(e, e.__data__, n.index, n.group)) && (i[++u] = f);
+		if (lc(function() {
+			n.state === Cc && (n.state = wc, n.timer.restart(s, n.delay, n.time), s(a));
+		}), n.state = Sc, n.on.call("start", e, e.__data__, n.index, n.group), n.state === Sc) {
+			for (n.state = Cc, i = Array(d = n.tween.length), l = 0, u = -1; l < d; ++l) (f = n.tween[l].value.call(e, e.__data__, n.index, n.group)) && (i[++u] = f);
 			i.length = u + 1;
 		}
 	}
 	function s(t) {
-		for (var r = t < n.duration ? n.ease.call(null, t / n.duration) : (n.timer.restart(c), n.state = wc, 1), a = -1, o = i.length; ++a < o;) i[a].call(e, r);
-		n.state === wc && (n.on.call("end", e, e.__data__, n.index, n.group), c());
+		for (var r = t < n.duration ? n.ease.call(null, t / n.duration) : (n.timer.restart(c), n.state = Tc, 1), a = -1, o = i.length; ++a < o;) i[a].call(e, r);
+		n.state === Tc && (n.on.call("end", e, e.__data__, n.index, n.group), c());
 	}
 	function c() {
-		for (var i in n.state = Tc, n.timer.stop(), delete r[t], r) return;
+		for (var i in n.state = Ec, n.timer.stop(), delete r[t], r) return;
 		delete e.__transition;
 	}
 }
-function kc(e, t) {
+function Ac(e, t) {
 	var n = e.__transition, r, i, a = !0, o;
 	if (n) {
-		for (o in t = t == null ? null : t + "", n) (r = n[o]).name === t ? (i = r.state > xc && r.state < wc, r.state = Tc, r.timer.stop(), r.on.call(i ? "interrupt" : "cancel", e, e.__data__, r.index, r.group), delete n[o]) : a = !1;
+		for (o in t = t == null ? null : t + "", n) (r = n[o]).name === t ? (i = r.state > Sc && r.state < Tc, r.state = Ec, r.timer.stop(), r.on.call(i ? "interrupt" : "cancel", e, e.__data__, r.index, r.group), delete n[o]) : a = !1;
 		a && delete e.__transition;
 	}
 }
-function Ac(e, t) {
+function jc(e, t) {
 	var n, r;
 	return function() {
 		var i = J(this, e), a = i.tween;
@@ -3461,7 +3470,7 @@ function Ac(e, t) {
 		i.tween = r;
 	};
 }
-function jc(e, t, n) {
+function Mc(e, t, n) {
 	var r, i;
 	if (typeof n != "function") throw Error();
 	return function() {
@@ -3480,15 +3489,15 @@ function jc(e, t, n) {
 		a.tween = i;
 	};
 }
-function Mc(e, t) {
+function Nc(e, t) {
 	var n = this._id;
 	if (e += "", arguments.length < 2) {
 		for (var r = Y(this.node(), n).tween, i = 0, a = r.length, o; i < a; ++i) if ((o = r[i]).name === e) return o.value;
 		return null;
 	}
-	return this.each((t == null ? Ac : jc)(n, e, t));
+	return this.each((t == null ? jc : Mc)(n, e, t));
 }
-function Nc(e, t, n) {
+function Pc(e, t, n) {
 	var r = e._id;
 	return e.each(function() {
 		var e = J(this, r);
@@ -3497,63 +3506,71 @@ function Nc(e, t, n) {
 		return Y(e, r).value[t];
 	};
 }
-function Pc(e, t) {
+function Fc(e, t) {
 	var n;
-	return (typeof t == "number" ? q : t instanceof So ? xs : (n = So(t)) ? (t = n, xs) : Es)(e, t);
+	return (typeof t == "number" ? q : t instanceof Co ? Ss : (n = Co(t)) ? (t = n, Ss) : Ds)(e, t);
 }
-function Fc(e) {
+function Ic(e) {
 	return function() {
 		this.removeAttribute(e);
 	};
 }
-function Ic(e) {
+function Lc(e) {
 	return function() {
 		this.removeAttributeNS(e.space, e.local);
 	};
 }
-function Lc(e, t, n) {
+function Rc(e, t, n) {
 	var r, i = n + "", a;
 	return function() {
 		var o = this.getAttribute(e);
 		return o === i ? null : o === r ? a : a = t(r = o, n);
 	};
 }
-function Rc(e, t, n) {
+function zc(e, t, n) {
 	var r, i = n + "", a;
 	return function() {
 		var o = this.getAttributeNS(e.space, e.local);
 		return o === i ? null : o === r ? a : a = t(r = o, n);
 	};
 }
-function zc(e, t, n) {
+function Bc(e, t, n) {
 	var r, i, a;
 	return function() {
 		var o, s = n(this), c;
 		return s == null ? void this.removeAttribute(e) : (o = this.getAttribute(e), c = s + "", o === c ? null : o === r && c === i ? a : (i = c, a = t(r = o, s)));
 	};
 }
-function Bc(e, t, n) {
+function Vc(e, t, n) {
 	var r, i, a;
 	return function() {
 		var o, s = n(this), c;
 		return s == null ? void this.removeAttributeNS(e.space, e.local) : (o = this.getAttributeNS(e.space, e.local), c = s + "", o === c ? null : o === r && c === i ? a : (i = c, a = t(r = o, s)));
 	};
 }
-function Vc(e, t) {
-	var n = Gr(e), r = n === "transform" ? Fs : Pc;
-	return this.attrTween(e, typeof t == "function" ? (n.local ? Bc : zc)(n, r, Nc(this, "attr." + e, t)) : t == null ? (n.local ? Ic : Fc)(n) : (n.local ? Rc : Lc)(n, r, t));
-}
 function Hc(e, t) {
+	var n = Kr(e), r = n === "transform" ? Is : Fc;
+	return this.attrTween(e, typeof t == "function" ? (n.local ? Vc : Bc)(n, r, Pc(this, "attr." + e, t)) : t == null ? (n.local ? Lc : Ic)(n) : (n.local ? zc : Rc)(n, r, t));
+}
+function Uc(e, t) {
 	return function(n) {
 		this.setAttribute(e, t.call(this, n));
 	};
 }
-function Uc(e, t) {
+function Wc(e, t) {
 	return function(n) {
 		this.setAttributeNS(e.space, e.local, t.call(this, n));
 	};
 }
-function Wc(e, t) {
+function Gc(e, t) {
+	var n, r;
+	function i() {
+		var i = t.apply(this, arguments);
+		return i !== r && (n = (r = i) && Wc(e, i)), n;
+	}
+	return i._value = t, i;
+}
+function Kc(e, t) {
 	var n, r;
 	function i() {
 		var i = t.apply(this, arguments);
@@ -3561,223 +3578,215 @@ function Wc(e, t) {
 	}
 	return i._value = t, i;
 }
-function Gc(e, t) {
-	var n, r;
-	function i() {
-		var i = t.apply(this, arguments);
-		return i !== r && (n = (r = i) && Hc(e, i)), n;
-	}
-	return i._value = t, i;
-}
-function Kc(e, t) {
+function qc(e, t) {
 	var n = "attr." + e;
 	if (arguments.length < 2) return (n = this.tween(n)) && n._value;
 	if (t == null) return this.tween(n, null);
 	if (typeof t != "function") throw Error();
-	var r = Gr(e);
-	return this.tween(n, (r.local ? Wc : Gc)(r, t));
-}
-function qc(e, t) {
-	return function() {
-		Dc(this, e).delay = +t.apply(this, arguments);
-	};
+	var r = Kr(e);
+	return this.tween(n, (r.local ? Gc : Kc)(r, t));
 }
 function Jc(e, t) {
-	return t = +t, function() {
-		Dc(this, e).delay = t;
+	return function() {
+		Oc(this, e).delay = +t.apply(this, arguments);
 	};
 }
-function Yc(e) {
-	var t = this._id;
-	return arguments.length ? this.each((typeof e == "function" ? qc : Jc)(t, e)) : Y(this.node(), t).delay;
+function Yc(e, t) {
+	return t = +t, function() {
+		Oc(this, e).delay = t;
+	};
 }
-function Xc(e, t) {
+function Xc(e) {
+	var t = this._id;
+	return arguments.length ? this.each((typeof e == "function" ? Jc : Yc)(t, e)) : Y(this.node(), t).delay;
+}
+function Zc(e, t) {
 	return function() {
 		J(this, e).duration = +t.apply(this, arguments);
 	};
 }
-function Zc(e, t) {
+function Qc(e, t) {
 	return t = +t, function() {
 		J(this, e).duration = t;
 	};
 }
-function Qc(e) {
+function $c(e) {
 	var t = this._id;
-	return arguments.length ? this.each((typeof e == "function" ? Xc : Zc)(t, e)) : Y(this.node(), t).duration;
+	return arguments.length ? this.each((typeof e == "function" ? Zc : Qc)(t, e)) : Y(this.node(), t).duration;
 }
-function $c(e, t) {
+function el(e, t) {
 	if (typeof t != "function") throw Error();
 	return function() {
 		J(this, e).ease = t;
 	};
 }
-function el(e) {
+function tl(e) {
 	var t = this._id;
-	return arguments.length ? this.each($c(t, e)) : Y(this.node(), t).ease;
+	return arguments.length ? this.each(el(t, e)) : Y(this.node(), t).ease;
 }
-function tl(e, t) {
+function nl(e, t) {
 	return function() {
 		var n = t.apply(this, arguments);
 		if (typeof n != "function") throw Error();
 		J(this, e).ease = n;
 	};
 }
-function nl(e) {
-	if (typeof e != "function") throw Error();
-	return this.each(tl(this._id, e));
-}
 function rl(e) {
-	typeof e != "function" && (e = ri(e));
+	if (typeof e != "function") throw Error();
+	return this.each(nl(this._id, e));
+}
+function il(e) {
+	typeof e != "function" && (e = ii(e));
 	for (var t = this._groups, n = t.length, r = Array(n), i = 0; i < n; ++i) for (var a = t[i], o = a.length, s = r[i] = [], c, l = 0; l < o; ++l) (c = a[l]) && e.call(c, c.__data__, l, a) && s.push(c);
 	return new X(r, this._parents, this._name, this._id);
 }
-function il(e) {
+function al(e) {
 	if (e._id !== this._id) throw Error();
 	for (var t = this._groups, n = e._groups, r = t.length, i = n.length, a = Math.min(r, i), o = Array(r), s = 0; s < a; ++s) for (var c = t[s], l = n[s], u = c.length, d = o[s] = Array(u), f, p = 0; p < u; ++p) (f = c[p] || l[p]) && (d[p] = f);
 	for (; s < r; ++s) o[s] = t[s];
 	return new X(o, this._parents, this._name, this._id);
 }
-function al(e) {
+function ol(e) {
 	return (e + "").trim().split(/^|\s+/).every(function(e) {
 		var t = e.indexOf(".");
 		return t >= 0 && (e = e.slice(0, t)), !e || e === "start";
 	});
 }
-function ol(e, t, n) {
-	var r, i, a = al(t) ? Dc : J;
+function sl(e, t, n) {
+	var r, i, a = ol(t) ? Oc : J;
 	return function() {
 		var o = a(this, e), s = o.on;
 		s !== r && (i = (r = s).copy()).on(t, n), o.on = i;
 	};
 }
-function sl(e, t) {
+function cl(e, t) {
 	var n = this._id;
-	return arguments.length < 2 ? Y(this.node(), n).on.on(e) : this.each(ol(n, e, t));
+	return arguments.length < 2 ? Y(this.node(), n).on.on(e) : this.each(sl(n, e, t));
 }
-function cl(e) {
+function ll(e) {
 	return function() {
 		var t = this.parentNode;
 		for (var n in this.__transition) if (+n !== e) return;
 		t && t.removeChild(this);
 	};
 }
-function ll() {
-	return this.on("end.remove", cl(this._id));
-}
-function ul(e) {
-	var t = this._name, n = this._id;
-	typeof e != "function" && (e = Xr(e));
-	for (var r = this._groups, i = r.length, a = Array(i), o = 0; o < i; ++o) for (var s = r[o], c = s.length, l = a[o] = Array(c), u, d, f = 0; f < c; ++f) (u = s[f]) && (d = e.call(u, u.__data__, f, s)) && ("__data__" in u && (d.__data__ = u.__data__), l[f] = d, Ec(l[f], t, n, f, l, Y(u, n)));
-	return new X(a, this._parents, t, n);
+function ul() {
+	return this.on("end.remove", ll(this._id));
 }
 function dl(e) {
 	var t = this._name, n = this._id;
-	typeof e != "function" && (e = ei(e));
+	typeof e != "function" && (e = Zr(e));
+	for (var r = this._groups, i = r.length, a = Array(i), o = 0; o < i; ++o) for (var s = r[o], c = s.length, l = a[o] = Array(c), u, d, f = 0; f < c; ++f) (u = s[f]) && (d = e.call(u, u.__data__, f, s)) && ("__data__" in u && (d.__data__ = u.__data__), l[f] = d, Dc(l[f], t, n, f, l, Y(u, n)));
+	return new X(a, this._parents, t, n);
+}
+function fl(e) {
+	var t = this._name, n = this._id;
+	typeof e != "function" && (e = ti(e));
 	for (var r = this._groups, i = r.length, a = [], o = [], s = 0; s < i; ++s) for (var c = r[s], l = c.length, u, d = 0; d < l; ++d) if (u = c[d]) {
-		for (var f = e.call(u, u.__data__, d, c), p, m = Y(u, n), h = 0, g = f.length; h < g; ++h) (p = f[h]) && Ec(p, t, n, h, f, m);
+		for (var f = e.call(u, u.__data__, d, c), p, m = Y(u, n), h = 0, g = f.length; h < g; ++h) (p = f[h]) && Dc(p, t, n, h, f, m);
 		a.push(f), o.push(u);
 	}
 	return new X(a, o, t, n);
 }
-var fl = za.prototype.constructor;
-function pl() {
-	return new fl(this._groups, this._parents);
+var pl = Ba.prototype.constructor;
+function ml() {
+	return new pl(this._groups, this._parents);
 }
-function ml(e, t) {
+function hl(e, t) {
 	var n, r, i;
 	return function() {
-		var a = qi(this, e), o = (this.style.removeProperty(e), qi(this, e));
+		var a = Ji(this, e), o = (this.style.removeProperty(e), Ji(this, e));
 		return a === o ? null : a === n && o === r ? i : i = t(n = a, r = o);
 	};
 }
-function hl(e) {
+function gl(e) {
 	return function() {
 		this.style.removeProperty(e);
 	};
 }
-function gl(e, t, n) {
+function _l(e, t, n) {
 	var r, i = n + "", a;
 	return function() {
-		var o = qi(this, e);
+		var o = Ji(this, e);
 		return o === i ? null : o === r ? a : a = t(r = o, n);
 	};
 }
-function _l(e, t, n) {
+function vl(e, t, n) {
 	var r, i, a;
 	return function() {
-		var o = qi(this, e), s = n(this), c = s + "";
-		return s ?? (c = s = (this.style.removeProperty(e), qi(this, e))), o === c ? null : o === r && c === i ? a : (i = c, a = t(r = o, s));
+		var o = Ji(this, e), s = n(this), c = s + "";
+		return s ?? (c = s = (this.style.removeProperty(e), Ji(this, e))), o === c ? null : o === r && c === i ? a : (i = c, a = t(r = o, s));
 	};
 }
-function vl(e, t) {
+function yl(e, t) {
 	var n, r, i, a = "style." + t, o = "end." + a, s;
 	return function() {
-		var c = J(this, e), l = c.on, u = c.value[a] == null ? s ||= hl(t) : void 0;
+		var c = J(this, e), l = c.on, u = c.value[a] == null ? s ||= gl(t) : void 0;
 		(l !== n || i !== u) && (r = (n = l).copy()).on(o, i = u), c.on = r;
 	};
 }
-function yl(e, t, n) {
-	var r = (e += "") == "transform" ? Ps : Pc;
-	return t == null ? this.styleTween(e, ml(e, r)).on("end.style." + e, hl(e)) : typeof t == "function" ? this.styleTween(e, _l(e, r, Nc(this, "style." + e, t))).each(vl(this._id, e)) : this.styleTween(e, gl(e, r, t), n).on("end.style." + e, null);
-}
 function bl(e, t, n) {
+	var r = (e += "") == "transform" ? Fs : Fc;
+	return t == null ? this.styleTween(e, hl(e, r)).on("end.style." + e, gl(e)) : typeof t == "function" ? this.styleTween(e, vl(e, r, Pc(this, "style." + e, t))).each(yl(this._id, e)) : this.styleTween(e, _l(e, r, t), n).on("end.style." + e, null);
+}
+function xl(e, t, n) {
 	return function(r) {
 		this.style.setProperty(e, t.call(this, r), n);
 	};
 }
-function xl(e, t, n) {
+function Sl(e, t, n) {
 	var r, i;
 	function a() {
 		var a = t.apply(this, arguments);
-		return a !== i && (r = (i = a) && bl(e, a, n)), r;
+		return a !== i && (r = (i = a) && xl(e, a, n)), r;
 	}
 	return a._value = t, a;
 }
-function Sl(e, t, n) {
+function Cl(e, t, n) {
 	var r = "style." + (e += "");
 	if (arguments.length < 2) return (r = this.tween(r)) && r._value;
 	if (t == null) return this.tween(r, null);
 	if (typeof t != "function") throw Error();
-	return this.tween(r, xl(e, t, n ?? ""));
+	return this.tween(r, Sl(e, t, n ?? ""));
 }
-function Cl(e) {
+function wl(e) {
 	return function() {
 		this.textContent = e;
 	};
 }
-function wl(e) {
+function Tl(e) {
 	return function() {
 		var t = e(this);
 		this.textContent = t ?? "";
 	};
 }
-function Tl(e) {
-	return this.tween("text", typeof e == "function" ? wl(Nc(this, "text", e)) : Cl(e == null ? "" : e + ""));
-}
 function El(e) {
+	return this.tween("text", typeof e == "function" ? Tl(Pc(this, "text", e)) : wl(e == null ? "" : e + ""));
+}
+function Dl(e) {
 	return function(t) {
 		this.textContent = e.call(this, t);
 	};
 }
-function Dl(e) {
+function Ol(e) {
 	var t, n;
 	function r() {
 		var r = e.apply(this, arguments);
-		return r !== n && (t = (n = r) && El(r)), t;
+		return r !== n && (t = (n = r) && Dl(r)), t;
 	}
 	return r._value = e, r;
 }
-function Ol(e) {
+function kl(e) {
 	var t = "text";
 	if (arguments.length < 1) return (t = this.tween(t)) && t._value;
 	if (e == null) return this.tween(t, null);
 	if (typeof e != "function") throw Error();
-	return this.tween(t, Dl(e));
+	return this.tween(t, Ol(e));
 }
-function kl() {
-	for (var e = this._name, t = this._id, n = Ml(), r = this._groups, i = r.length, a = 0; a < i; ++a) for (var o = r[a], s = o.length, c, l = 0; l < s; ++l) if (c = o[l]) {
+function Al() {
+	for (var e = this._name, t = this._id, n = Nl(), r = this._groups, i = r.length, a = 0; a < i; ++a) for (var o = r[a], s = o.length, c, l = 0; l < s; ++l) if (c = o[l]) {
 		var u = Y(c, t);
-		Ec(c, e, n, l, o, {
+		Dc(c, e, n, l, o, {
 			time: u.time + u.delay + u.duration,
 			delay: 0,
 			duration: u.duration,
@@ -3786,7 +3795,7 @@ function kl() {
 	}
 	return new X(r, this._parents, e, n);
 }
-function Al() {
+function jl() {
 	var e, t, n = this, r = n._id, i = n.size();
 	return new Promise(function(a, o) {
 		var s = { value: o }, c = { value: function() {
@@ -3798,69 +3807,69 @@ function Al() {
 		}), i === 0 && a();
 	});
 }
-var jl = 0;
+var Ml = 0;
 function X(e, t, n, r) {
 	this._groups = e, this._parents = t, this._name = n, this._id = r;
 }
-function Ml() {
-	return ++jl;
+function Nl() {
+	return ++Ml;
 }
-var Z = za.prototype;
+var Z = Ba.prototype;
 X.prototype = {
 	constructor: X,
-	select: ul,
-	selectAll: dl,
+	select: dl,
+	selectAll: fl,
 	selectChild: Z.selectChild,
 	selectChildren: Z.selectChildren,
-	filter: rl,
-	merge: il,
-	selection: pl,
-	transition: kl,
+	filter: il,
+	merge: al,
+	selection: ml,
+	transition: Al,
 	call: Z.call,
 	nodes: Z.nodes,
 	node: Z.node,
 	size: Z.size,
 	empty: Z.empty,
 	each: Z.each,
-	on: sl,
-	attr: Vc,
-	attrTween: Kc,
-	style: yl,
-	styleTween: Sl,
-	text: Tl,
-	textTween: Ol,
-	remove: ll,
-	tween: Mc,
-	delay: Yc,
-	duration: Qc,
-	ease: el,
-	easeVarying: nl,
-	end: Al,
+	on: cl,
+	attr: Hc,
+	attrTween: qc,
+	style: bl,
+	styleTween: Cl,
+	text: El,
+	textTween: kl,
+	remove: ul,
+	tween: Nc,
+	delay: Xc,
+	duration: $c,
+	ease: tl,
+	easeVarying: rl,
+	end: jl,
 	[Symbol.iterator]: Z[Symbol.iterator]
 };
-var Nl = {
+var Pl = {
 	time: null,
 	delay: 0,
 	duration: 250,
-	ease: lc
+	ease: uc
 };
-function Pl(e, t) {
+function Fl(e, t) {
 	for (var n; !(n = e.__transition) || !(n = n[t]);) if (!(e = e.parentNode)) throw Error(`transition ${t} not found`);
 	return n;
 }
-za.prototype.interrupt = function(e) {
+Ba.prototype.interrupt = function(e) {
 	return this.each(function() {
-		kc(this, e);
+		Ac(this, e);
 	});
-}, za.prototype.transition = function(e) {
+}, Ba.prototype.transition = function(e) {
 	var t, n;
-	e instanceof X ? (t = e._id, e = e._name) : (t = Ml(), (n = Nl).time = $s(), e = e == null ? null : e + "");
-	for (var r = this._groups, i = r.length, a = 0; a < i; ++a) for (var o = r[a], s = o.length, c, l = 0; l < s; ++l) (c = o[l]) && Ec(c, e, t, l, o, n || Pl(c, t));
+	e instanceof X ? (t = e._id, e = e._name) : (t = Nl(), (n = Pl).time = ec(), e = e == null ? null : e + "");
+	for (var r = this._groups, i = r.length, a = 0; a < i; ++a) for (var o = r[a], s = o.length, c, l = 0; l < s; ++l) (c = o[l]) && Dc(c, e, t, l, o, n || Fl(c, t));
 	return new X(r, this._parents, e, t);
 };
 // node_modules/d3-zoom/dist/d3-zoom.mjs
-var Fl = (e) => () => e;
-function Il(e, { sourceEvent: t, target: n, transform: r, dispatch: i }) {
+var Il = (e) => () => e;
+function Ll(e, { sourceEvent: t, target: n, transform: r, dispatch: i }) {
 	Object.defineProperties(this, {
 		type: {
 			value: e,
@@ -3924,46 +3933,46 @@ Q.prototype = {
 		return "translate(" + this.x + "," + this.y + ") scale(" + this.k + ")";
 	}
 };
-var Ll = new Q(1, 0, 0);
-Rl.prototype = Q.prototype;
-function Rl(e) {
-	for (; !e.__zoom;) if (!(e = e.parentNode)) return Ll;
+var Rl = new Q(1, 0, 0);
+zl.prototype = Q.prototype;
+function zl(e) {
+	for (; !e.__zoom;) if (!(e = e.parentNode)) return Rl;
 	return e.__zoom;
 }
-function zl(e) {
+function Bl(e) {
 	e.stopImmediatePropagation();
 }
-function Bl(e) {
+function Vl(e) {
 	e.preventDefault(), e.stopImmediatePropagation();
 }
-function Vl(e) {
+function Hl(e) {
 	return (!e.ctrlKey || e.type === "wheel") && !e.button;
 }
-function Hl() {
+function Ul() {
 	var e = this;
 	return e instanceof SVGElement ? (e = e.ownerSVGElement || e, e.hasAttribute("viewBox") ? (e = e.viewBox.baseVal, [[e.x, e.y], [e.x + e.width, e.y + e.height]]) : [[0, 0], [e.width.baseVal.value, e.height.baseVal.value]]) : [[0, 0], [e.clientWidth, e.clientHeight]];
 }
-function Ul() {
-	return this.__zoom || Ll;
+function Wl() {
+	return this.__zoom || Rl;
 }
-function Wl(e) {
+function Gl(e) {
 	return -e.deltaY * (e.deltaMode === 1 ? .05 : e.deltaMode ? 1 : .002) * (e.ctrlKey ? 10 : 1);
 }
-function Gl() {
+function Kl() {
 	return navigator.maxTouchPoints || "ontouchstart" in this;
 }
-function Kl(e, t, n) {
+function ql(e, t, n) {
 	var r = e.invertX(t[0][0]) - n[0][0], i = e.invertX(t[1][0]) - n[1][0], a = e.invertY(t[0][1]) - n[0][1], o = e.invertY(t[1][1]) - n[1][1];
 	return e.translate(i > r ? (r + i) / 2 : Math.min(0, r) || Math.max(0, i), o > a ? (a + o) / 2 : Math.min(0, a) || Math.max(0, o));
 }
-function ql() {
-	var e = Vl, t = Hl, n = Kl, r = Wl, i = Gl, a = [0, 1e400], o = [[-1e400, -1e400], [1e400, 1e400]], s = 250, c = Bs, l = qa("start", "zoom", "end"), u, d, f, p = 500, m = 150, h = 0, g = 10;
+function Jl() {
+	var e = Hl, t = Ul, n = ql, r = Gl, i = Kl, a = [0, 1e400], o = [[-1e400, -1e400], [1e400, 1e400]], s = 250, c = Vs, l = Ja("start", "zoom", "end"), u, d, f, p = 500, m = 150, h = 0, g = 10;
 	function _(e) {
-		e.property("__zoom", Ul).on("wheel.zoom", ne, { passive: !1 }).on("mousedown.zoom", re).on("dblclick.zoom", ie).filter(i).on("touchstart.zoom", ae).on("touchmove.zoom", oe).on("touchend.zoom touchcancel.zoom", se).style("-webkit-tap-highlight-color", "rgba(0,0,0,0)");
+		e.property("__zoom", Wl).on("wheel.zoom", ne, { passive: !1 }).on("mousedown.zoom", re).on("dblclick.zoom", ie).filter(i).on("touchstart.zoom", ae).on("touchmove.zoom", oe).on("touchend.zoom touchcancel.zoom", se).style("-webkit-tap-highlight-color", "rgba(0,0,0,0)");
 	}
 	_.transform = function(e, t, n, r) {
 		var i = e.selection ? e.selection() : e;
-		i.property("__zoom", Ul), e === i ? i.interrupt().each(function() {
+		i.property("__zoom", Wl), e === i ? i.interrupt().each(function() {
 			x(this, arguments).event(r).start().zoom(null, typeof t == "function" ? t.apply(this, arguments) : t).end();
 		}) : ee(e, t, n, r);
 	}, _.scaleBy = function(e, t, n, r) {
@@ -3982,7 +3991,7 @@ function ql() {
 	}, _.translateTo = function(e, r, i, a, s) {
 		_.transform(e, function() {
 			var e = t.apply(this, arguments), s = this.__zoom, c = a == null ? b(e) : typeof a == "function" ? a.apply(this, arguments) : a;
-			return n(Ll.translate(c[0], c[1]).scale(s.k).translate(typeof r == "function" ? -r.apply(this, arguments) : -r, typeof i == "function" ? -i.apply(this, arguments) : -i), e, o);
+			return n(Rl.translate(c[0], c[1]).scale(s.k).translate(typeof r == "function" ? -r.apply(this, arguments) : -r, typeof i == "function" ? -i.apply(this, arguments) : -i), e, o);
 		}, a, s);
 	};
 	function v(e, t) {
@@ -4033,7 +4042,7 @@ function ql() {
 		},
 		emit: function(e) {
 			var t = B(this.that).datum();
-			l.call(e, this.that, new Il(e, {
+			l.call(e, this.that, new Ll(e, {
 				sourceEvent: this.sourceEvent,
 				target: _,
 				transform: this.that.__zoom,
@@ -4043,53 +4052,53 @@ function ql() {
 	};
 	function ne(t, ...i) {
 		if (!e.apply(this, arguments)) return;
-		var s = x(this, i).event(t), c = this.__zoom, l = Math.max(a[0], Math.min(a[1], c.k * 2 ** r.apply(this, arguments))), u = Ga(t);
+		var s = x(this, i).event(t), c = this.__zoom, l = Math.max(a[0], Math.min(a[1], c.k * 2 ** r.apply(this, arguments))), u = Ka(t);
 		if (s.wheel) (s.mouse[0][0] !== u[0] || s.mouse[0][1] !== u[1]) && (s.mouse[1] = c.invert(s.mouse[0] = u)), clearTimeout(s.wheel);
 		else if (c.k === l) return;
-		else s.mouse = [u, c.invert(u)], kc(this), s.start();
-		Bl(t), s.wheel = setTimeout(d, m), s.zoom("mouse", n(y(v(c, l), s.mouse[0], s.mouse[1]), s.extent, o));
+		else s.mouse = [u, c.invert(u)], Ac(this), s.start();
+		Vl(t), s.wheel = setTimeout(d, m), s.zoom("mouse", n(y(v(c, l), s.mouse[0], s.mouse[1]), s.extent, o));
 		function d() {
 			s.wheel = null, s.end();
 		}
 	}
 	function re(t, ...r) {
 		if (f || !e.apply(this, arguments)) return;
-		var i = t.currentTarget, a = x(this, r, !0).event(t), s = B(t.view).on("mousemove.zoom", d, !0).on("mouseup.zoom", p, !0), c = Ga(t, i), l = t.clientX, u = t.clientY;
-		eo(t.view), zl(t), a.mouse = [c, this.__zoom.invert(c)], kc(this), a.start();
+		var i = t.currentTarget, a = x(this, r, !0).event(t), s = B(t.view).on("mousemove.zoom", d, !0).on("mouseup.zoom", p, !0), c = Ka(t, i), l = t.clientX, u = t.clientY;
+		to(t.view), Bl(t), a.mouse = [c, this.__zoom.invert(c)], Ac(this), a.start();
 		function d(e) {
-			if (Bl(e), !a.moved) {
+			if (Vl(e), !a.moved) {
 				var t = e.clientX - l, r = e.clientY - u;
 				a.moved = t * t + r * r > h;
 			}
-			a.event(e).zoom("mouse", n(y(a.that.__zoom, a.mouse[0] = Ga(e, i), a.mouse[1]), a.extent, o));
+			a.event(e).zoom("mouse", n(y(a.that.__zoom, a.mouse[0] = Ka(e, i), a.mouse[1]), a.extent, o));
 		}
 		function p(e) {
-			s.on("mousemove.zoom mouseup.zoom", null), to(e.view, a.moved), Bl(e), a.event(e).end();
+			s.on("mousemove.zoom mouseup.zoom", null), no(e.view, a.moved), Vl(e), a.event(e).end();
 		}
 	}
 	function ie(r, ...i) {
 		if (e.apply(this, arguments)) {
-			var a = this.__zoom, c = Ga(r.changedTouches ? r.changedTouches[0] : r, this), l = a.invert(c), u = a.k * (r.shiftKey ? .5 : 2), d = n(y(v(a, u), c, l), t.apply(this, i), o);
-			Bl(r), s > 0 ? B(this).transition().duration(s).call(ee, d, c, r) : B(this).call(_.transform, d, c, r);
+			var a = this.__zoom, c = Ka(r.changedTouches ? r.changedTouches[0] : r, this), l = a.invert(c), u = a.k * (r.shiftKey ? .5 : 2), d = n(y(v(a, u), c, l), t.apply(this, i), o);
+			Vl(r), s > 0 ? B(this).transition().duration(s).call(ee, d, c, r) : B(this).call(_.transform, d, c, r);
 		}
 	}
 	function ae(t, ...n) {
 		if (e.apply(this, arguments)) {
 			var r = t.touches, i = r.length, a = x(this, n, t.changedTouches.length === i).event(t), o, s, c, l;
-			for (zl(t), s = 0; s < i; ++s) c = r[s], l = Ga(c, this), l = [
+			for (Bl(t), s = 0; s < i; ++s) c = r[s], l = Ka(c, this), l = [
 				l,
 				this.__zoom.invert(l),
 				c.identifier
 			], a.touch0 ? !a.touch1 && a.touch0[2] !== l[2] && (a.touch1 = l, a.taps = 0) : (a.touch0 = l, o = !0, a.taps = 1 + !!u);
 			u &&= clearTimeout(u), o && (a.taps < 2 && (d = l[0], u = setTimeout(function() {
 				u = null;
-			}, p)), kc(this), a.start());
+			}, p)), Ac(this), a.start());
 		}
 	}
 	function oe(e, ...t) {
 		if (this.__zooming) {
 			var r = x(this, t).event(e), i = e.changedTouches, a = i.length, s, c, l, u;
-			for (Bl(e), s = 0; s < a; ++s) c = i[s], l = Ga(c, this), r.touch0 && r.touch0[2] === c.identifier ? r.touch0[0] = l : r.touch1 && r.touch1[2] === c.identifier && (r.touch1[0] = l);
+			for (Vl(e), s = 0; s < a; ++s) c = i[s], l = Ka(c, this), r.touch0 && r.touch0[2] === c.identifier ? r.touch0[0] = l : r.touch1 && r.touch1[2] === c.identifier && (r.touch1[0] = l);
 			if (c = r.that.__zoom, r.touch1) {
 				var d = r.touch0[0], f = r.touch0[1], p = r.touch1[0], m = r.touch1[1], h = (h = p[0] - d[0]) * h + (h = p[1] - d[1]) * h, g = (g = m[0] - f[0]) * g + (g = m[1] - f[1]) * g;
 				c = v(c, Math.sqrt(h / g)), l = [(d[0] + p[0]) / 2, (d[1] + p[1]) / 2], u = [(f[0] + m[0]) / 2, (f[1] + m[1]) / 2];
@@ -4101,24 +4110,24 @@ function ql() {
 	function se(e, ...t) {
 		if (this.__zooming) {
 			var n = x(this, t).event(e), r = e.changedTouches, i = r.length, a, o;
-			for (zl(e), f && clearTimeout(f), f = setTimeout(function() {
+			for (Bl(e), f && clearTimeout(f), f = setTimeout(function() {
 				f = null;
 			}, p), a = 0; a < i; ++a) o = r[a], n.touch0 && n.touch0[2] === o.identifier ? delete n.touch0 : n.touch1 && n.touch1[2] === o.identifier && delete n.touch1;
 			if (n.touch1 && !n.touch0 && (n.touch0 = n.touch1, delete n.touch1), n.touch0) n.touch0[1] = this.__zoom.invert(n.touch0[0]);
-			else if (n.end(), n.taps === 2 && (o = Ga(o, this), Math.hypot(d[0] - o[0], d[1] - o[1]) < g)) {
+			else if (n.end(), n.taps === 2 && (o = Ka(o, this), Math.hypot(d[0] - o[0], d[1] - o[1]) < g)) {
 				var s = B(this).on("dblclick.zoom");
 				s && s.apply(this, arguments);
 			}
 		}
 	}
 	return _.wheelDelta = function(e) {
-		return arguments.length ? (r = typeof e == "function" ? e : Fl(+e), _) : r;
+		return arguments.length ? (r = typeof e == "function" ? e : Il(+e), _) : r;
 	}, _.filter = function(t) {
-		return arguments.length ? (e = typeof t == "function" ? t : Fl(!!t), _) : e;
+		return arguments.length ? (e = typeof t == "function" ? t : Il(!!t), _) : e;
 	}, _.touchable = function(e) {
-		return arguments.length ? (i = typeof e == "function" ? e : Fl(!!e), _) : i;
+		return arguments.length ? (i = typeof e == "function" ? e : Il(!!e), _) : i;
 	}, _.extent = function(e) {
-		return arguments.length ? (t = typeof e == "function" ? e : Fl([[+e[0][0], +e[0][1]], [+e[1][0], +e[1][1]]]), _) : t;
+		return arguments.length ? (t = typeof e == "function" ? e : Il([[+e[0][0], +e[0][1]], [+e[1][0], +e[1][1]]]), _) : t;
 	}, _.scaleExtent = function(e) {
 		return arguments.length ? (a[0] = +e[0], a[1] = +e[1], _) : [a[0], a[1]];
 	}, _.translateExtent = function(e) {
@@ -4139,10 +4148,10 @@ function ql() {
 	}, _;
 }
 // src/zoom.ts
-var Jl = 4, Yl = 220, Xl = class {
+var Yl = 4, Xl = 220, Zl = class {
 	plot;
 	moves;
-	zoom = ql();
+	zoom = Jl();
 	ended = new AbortController();
 	fit = null;
 	quiet = !1;
@@ -4153,7 +4162,7 @@ var Jl = 4, Yl = 220, Xl = class {
 	constructor(e, t) {
 		this.plot = e, this.moves = t;
 		let n = typeof matchMedia == "function" && matchMedia("(prefers-reduced-motion: reduce)").matches;
-		this.zoom.duration(n ? 0 : 220).filter((e) => e.type === "wheel" || this.isMine(e)).constrain((e) => this.fit ? Zl(xe(this.fit, e)) : e).on("start", (t) => {
+		this.zoom.duration(n ? 0 : 220).filter((e) => e.type === "wheel" || this.isMine(e)).constrain((e) => this.fit ? Ql(xe(this.fit, e)) : e).on("start", (t) => {
 			t.sourceEvent?.type === "mousedown" && e.classList.add("held");
 		}).on("end", () => e.classList.remove("held")).on("zoom", (e) => {
 			if (this.quiet) return;
@@ -4166,7 +4175,7 @@ var Jl = 4, Yl = 220, Xl = class {
 		}), B(e).call(this.zoom), this.listen();
 	}
 	set(e, t) {
-		this.fit = e, this.zoom.extent([[0, 0], [e.width, e.height]]), this.zoom.scaleExtent([1, ye(e)]), this.quiet = !0, this.zoom.transform(B(this.plot), Zl(t)), this.quiet = !1, this.mark(t.k);
+		this.fit = e, this.zoom.extent([[0, 0], [e.width, e.height]]), this.zoom.scaleExtent([1, ye(e)]), this.quiet = !0, this.zoom.transform(B(this.plot), Ql(t)), this.quiet = !1, this.mark(t.k);
 	}
 	destroy() {
 		this.ended.abort(), clearTimeout(this.click), B(this.plot).on(".zoom", null), this.zoom.on("start", null).on("zoom", null).on("end", null);
@@ -4190,20 +4199,20 @@ var Jl = 4, Yl = 220, Xl = class {
 			if (!this.box) return;
 			let { from: n } = this.box, r = i(e);
 			this.box = null, this.boxedNow = !0;
-			let a = Math.hypot(r[0] - n[0], r[1] - n[1]) < Jl;
+			let a = Math.hypot(r[0] - n[0], r[1] - n[1]) < Yl;
 			t.boxed(n, a ? null : r, !0);
 		}), r("pointercancel", () => {
 			this.box && t.boxed(this.box.from, null, !0), this.box = null;
 		}), r("click", (e) => {
-			clearTimeout(this.click), !this.boxedNow && e.detail < 2 && (this.click = setTimeout(t.clicked(i(e)), Yl));
+			clearTimeout(this.click), !this.boxedNow && e.detail < 2 && (this.click = setTimeout(t.clicked(i(e)), Xl));
 		}), r("dblclick", () => clearTimeout(this.click));
 	}
 };
-function Zl({ k: e, x: t, y: n }) {
-	return Ll.translate(t, n).scale(e);
+function Ql({ k: e, x: t, y: n }) {
+	return Rl.translate(t, n).scale(e);
 }
 // src/map.ts
-var Ql = 7, $l = 240, eu = class {
+var $l = 7, eu = 240, tu = class {
 	host;
 	scene;
 	store;
@@ -4219,7 +4228,7 @@ var Ql = 7, $l = 240, eu = class {
 	unsubscribe;
 	frame = 0;
 	caveat;
-	width = $l;
+	width = eu;
 	height = 0;
 	laid = null;
 	turn = {
@@ -4237,7 +4246,7 @@ var Ql = 7, $l = 240, eu = class {
 	asked = "";
 	said = "";
 	constructor(e, t, n, r, i) {
-		this.host = e, this.scene = t, this.store = n, this.tiles = r, this.place = i, this.dom = Rr(e, {
+		this.host = e, this.scene = t, this.store = n, this.tiles = r, this.place = i, this.dom = zr(e, {
 			in: () => this.obey({
 				name: "zoom",
 				by: 2
@@ -4248,7 +4257,7 @@ var Ql = 7, $l = 240, eu = class {
 			}),
 			whole: () => this.obey({ name: "whole" }),
 			box: () => this.setBoxing(!this.boxing)
-		}), this.caveat = new xt(this.dom.badge, () => this.paint()), this.pen = this.dom.canvas.getContext("2d"), this.measure = Jn(this.pen), e.dataset.ready = "0", this.zoom = new Xl(this.dom.plot, {
+		}), this.caveat = new xt(this.dom.badge, () => this.paint()), this.pen = this.dom.canvas.getContext("2d"), this.measure = Yn(this.pen), e.dataset.ready = "0", this.zoom = new Zl(this.dom.plot, {
 			turned: (e) => {
 				this.turn = e, this.moved = !0, this.redraw();
 			},
@@ -4275,10 +4284,10 @@ var Ql = 7, $l = 240, eu = class {
 		return Qt(this.tiles, e, t, n, this.cross[0], this.cross[1]);
 	}
 	png() {
-		return br(this.now(), this.tiles, this.scene, this.measure);
+		return xr(this.now(), this.tiles, this.scene, this.measure);
 	}
 	svg() {
-		return Er(this.now(), this.tiles, this.scene, this.measure);
+		return Dr(this.now(), this.tiles, this.scene, this.measure);
 	}
 	now() {
 		if (this.draw(), !this.figure) throw Error("This map shows no pattern.");
@@ -4289,13 +4298,13 @@ var Ql = 7, $l = 240, eu = class {
 		};
 	}
 	listen() {
-		let { plot: e } = this.dom, { signal: t } = this.ended, n = (e, n, r) => e.addEventListener(n, r, { signal: t });
-		n(e, "keydown", (e) => {
+		let { plot: e } = this.dom, t = (e, t, n) => e.addEventListener(t, n, { signal: this.ended.signal });
+		t(e, "keydown", (e) => {
 			let t = un(e);
 			t && this.obey(t) && e.preventDefault();
 		});
-		for (let t of ["focus", "blur"]) n(e, t, () => this.paint());
-		typeof matchMedia == "function" && n(matchMedia("(prefers-color-scheme: dark)"), "change", () => this.paint());
+		for (let n of ["focus", "blur"]) t(e, n, () => this.paint());
+		typeof matchMedia == "function" && t(matchMedia("(prefers-color-scheme: dark)"), "change", () => this.paint());
 	}
 	resize(e) {
 		let t = e[e.length - 1].contentRect, n = Math.floor(t.width), r = this.host.dataset.fill === void 0 ? 0 : Math.floor(t.height);
@@ -4428,7 +4437,7 @@ var Ql = 7, $l = 240, eu = class {
 		let m = `Attention of ${i(this.scene, t)}: ${a.T} queries by ${a.S} keys`;
 		this.dom.plot.getAttribute("aria-label") !== m && this.dom.plot.setAttribute("aria-label", m), this.dom.stage.classList.toggle("lost", this.tiles.lost && !l.exact);
 		let g = bt(this.tiles, this, r, l, c, Ae(s, n));
-		this.caveat.show(l, g, this.tiles.isComing(this)), Hr(this.dom.box, s, this.box);
+		this.caveat.show(l, g, this.tiles.isComing(this)), Ur(this.dom.box, s, this.box);
 	}
 	blank() {
 		this.figure = null, this.tiles.want(this, []), this.tiles.ranges.leave(this), this.asked = "", this.pen?.clearRect(0, 0, this.dom.canvas.width, this.dom.canvas.height), this.host.dataset.ready = "0";
@@ -4436,12 +4445,12 @@ var Ql = 7, $l = 240, eu = class {
 	lay(e, t, n) {
 		let r = `${t.layer} ${t.b} ${this.width} ${this.height || window.innerHeight}`;
 		if (this.laid?.name === r) return this.laid.margins;
-		let [i, a] = yn(this.scene, n, t.b), o = this.height || Math.min(900, Math.max(300, .78 * window.innerHeight)), { fit: s, margins: c } = ot(n, i, a, Math.max($l, this.width), o, this.measure);
+		let [i, a] = yn(this.scene, n, t.b), o = this.height || Math.min(900, Math.max(300, .78 * window.innerHeight)), { fit: s, margins: c } = ot(n, i, a, Math.max(eu, this.width), o, this.measure);
 		if (this.laid = {
 			name: r,
 			fit: s,
 			margins: c
-		}, zr(this.dom, s, c), this.turn = we(s, e.at), this.zoom.set(s, this.turn), this.pointer) {
+		}, Br(this.dom, s, c), this.turn = we(s, e.at), this.zoom.set(s, this.turn), this.pointer) {
 			let { left: e, top: t } = this.dom.plot.getBoundingClientRect(), [n, r] = this.pointer.client;
 			this.pointer.at = [n - e, r - t];
 		}
@@ -4455,21 +4464,21 @@ var Ql = 7, $l = 240, eu = class {
 		i !== this.asked && (this.asked = i, this.tiles.want(this, On(this.tiles, e, t, r)));
 	}
 	put(e, t) {
-		let { width: n, height: r } = qn(e);
-		if (Br(this.dom.canvas, this.pen, n, r, t), !this.pen) return !0;
-		let i = Yn(this.pen, e, this.tiles, this.cells, this.measure, t, Ql), a = this.readout() ?? (this.cross && dn(this.cross));
-		return a && fr(this.pen, e, a, this.measure), this.dom.plot.matches(":focus-visible") && dr(this.pen, e), i;
+		let { width: n, height: r } = Jn(e);
+		if (Vr(this.dom.canvas, this.pen, n, r, t), !this.pen) return !0;
+		let i = Xn(this.pen, e, this.tiles, this.cells, this.measure, t, $l), a = this.readout() ?? (this.cross && dn(this.cross));
+		return a && pr(this.pen, e, a, this.measure), this.dom.plot.matches(":focus-visible") && fr(this.pen, e), i;
 	}
 	speak(e, t, n) {
 		let r = this.readout(), i = this.cross ? "not loaded" : Tn(t, n, En()), a = r ? Sn(this.scene, e, r) : [{
 			kind: "words",
 			text: i
 		}], o = a.map(({ text: e }) => e).join("");
-		o !== this.said && (this.said = o, Vr(this.dom.output, a));
+		o !== this.said && (this.said = o, Hr(this.dom.output, a));
 	}
 };
 // src/letter.ts
-function tu(e) {
+function nu(e) {
 	let t = S("b", {
 		class: "letter",
 		"aria-hidden": "true"
@@ -4477,14 +4486,14 @@ function tu(e) {
 	return e?.colour ? (t.style.background = e.colour, t.style.color = Lt(At(e.colour))) : t.classList.add("plain"), t;
 }
 // src/card.ts
-function nu(e, t) {
+function ru(e, t) {
 	let n = URL.createObjectURL(e);
 	S("a", {
 		href: n,
 		download: t
 	}).click(), setTimeout(() => URL.revokeObjectURL(n), 1e4);
 }
-var ru = class {
+var iu = class {
 	node;
 	map;
 	scene;
@@ -4505,7 +4514,7 @@ var ru = class {
 			class: "small",
 			title: "Download this map as SVG"
 		}), ...o);
-		this.node = S("div", { class: "map-card" }, S("div", { class: "map-head" }, this.name, l), s), e.append(this.node), this.map = new eu(s, t, n, r, i), this.unsubscribe = n.subscribe(() => this.paint()), this.paint();
+		this.node = S("div", { class: "map-card" }, S("div", { class: "map-head" }, this.name, l), s), e.append(this.node), this.map = new tu(s, t, n, r, i), this.unsubscribe = n.subscribe(() => this.paint()), this.paint();
 	}
 	destroy() {
 		this.unsubscribe(), this.map.destroy(), this.node.remove();
@@ -4517,61 +4526,61 @@ var ru = class {
 		if (c === this.named) return;
 		this.named = c;
 		let l = s(this.scene, r), u = n(this.scene, r);
-		this.name.replaceChildren(...l ? [tu(l)] : [], S("h2", {}, i(this.scene, r), l ? S("span", {}, `: ${l.title}`) : null), S("small", {}, `${a}${o}${a ? " · " : ""}${u.name}`));
+		this.name.replaceChildren(...l ? [nu(l)] : [], S("h2", {}, i(this.scene, r), l ? S("span", {}, `: ${l.title}`) : null), S("small", {}, `${a}${o}${a ? " · " : ""}${u.name}`));
 	}
 	async save(e) {
 		let t = this.place(this.store.get()), n = `layer-${t?.[0]}-head-${t?.[1]}.${e}`;
-		nu(e === "png" ? await this.map.png() : new Blob([this.map.svg()], { type: "image/svg+xml" }), n);
+		ru(e === "png" ? await this.map.png() : new Blob([this.map.svg()], { type: "image/svg+xml" }), n);
 	}
-}, iu = "no number";
-function au(e, t, n = `${t}s`) {
+}, au = "no number";
+function ou(e, t, n = `${t}s`) {
 	return `${O(e)} ${e === 1 ? t : n}`;
 }
-function ou(e, t) {
-	return Number.isFinite(e) ? e.toFixed(t).replace(/^-(?=.*[1-9])/, "−").replace(/^-/, "") : iu;
+function su(e, t) {
+	return Number.isFinite(e) ? e.toFixed(t).replace(/^-(?=.*[1-9])/, "−").replace(/^-/, "") : au;
 }
-function su(e) {
-	return Math.abs(e) >= 100 ? `${e < 0 ? "−" : ""}${O(Math.round(Math.abs(e)))}` : ou(e, 2);
+function cu(e) {
+	return Math.abs(e) >= 100 ? `${e < 0 ? "−" : ""}${O(Math.round(Math.abs(e)))}` : su(e, 2);
 }
-function cu(e, t) {
+function lu(e, t) {
 	return t > 0 ? `+${e}` : e;
 }
-var lu = (e) => e.kind === "tokens" && e.name === "positions";
-function uu(e, t) {
-	return lu(e) ? O(t) : `${O(t)} ${k(e, t)}`;
+var uu = (e) => e.kind === "tokens" && e.name === "positions";
+function du(e, t) {
+	return uu(e) ? O(t) : `${O(t)} ${k(e, t)}`;
 }
-function du(e) {
+function fu(e) {
 	return e ?? NaN;
 }
 // src/arrange.ts
-var fu = 3, pu = 4, mu = 21, hu = {
+var pu = 3, mu = 4, hu = 21, gu = {
 	least: 34,
 	letter: 6.6,
 	around: 9
-}, gu = 34, _u = 560, vu = 31, yu = 46;
-function bu(e) {
+}, _u = 34, vu = 560, yu = 31, bu = 46;
+function xu(e) {
 	return e.layers.flatMap(({ heads: e }, t) => Array.from({ length: e }, (e, n) => [t, n]));
 }
-function xu(e) {
+function Su(e) {
 	let t = Math.max(...e.layers.map(({ label: e }) => e.length));
-	return Math.max(hu.least, Math.ceil(t * hu.letter) + hu.around);
+	return Math.max(gu.least, Math.ceil(t * gu.letter) + gu.around);
 }
-function Su(e, t) {
-	return Math.min(96, Math.max(gu, Math.floor((t - mu) / e.layers.length) - fu));
+function Cu(e, t) {
+	return Math.min(96, Math.max(_u, Math.floor((t - hu) / e.layers.length) - pu));
 }
-function Cu(e) {
+function wu(e) {
 	let t = Math.max(1, ...e.layers.map(({ heads: e }) => e));
-	return xu(e) + t * (Su(e, _u) + fu) + pu;
+	return Su(e) + t * (Cu(e, vu) + pu) + mu;
 }
-var wu = (e) => Su(e, _u);
-function Tu(e, t, n) {
+var Tu = (e) => Cu(e, vu);
+function Eu(e, t, n) {
 	return t.kinds.length === 0 || t.kinds.includes(o(e, n)?.kind ?? "");
 }
-function Eu(e, t, n) {
+function Du(e, t, n) {
 	let r = o(e, t);
 	return r ? n === "entropy" ? r.entropy : r.scores[n] ?? null : null;
 }
-var Du = (e) => ({
+var Ou = (e) => ({
 	...e,
 	x: 0,
 	y: 0,
@@ -4579,13 +4588,13 @@ var Du = (e) => ({
 	column: 0,
 	faint: !1
 });
-function Ou(e, t) {
+function ku(e, t) {
 	let n = [];
-	return bu(e).forEach((r, i) => {
-		let a = Eu(e, r, t.sort);
-		if (a === null || !Tu(e, t, r)) return;
+	return xu(e).forEach((r, i) => {
+		let a = Du(e, r, t.sort);
+		if (a === null || !Eu(e, t, r)) return;
 		let s = o(e, r)?.few.includes(t.sort) ?? !1;
-		n.push(Du({
+		n.push(Ou({
 			place: r,
 			n: i,
 			score: a,
@@ -4593,9 +4602,9 @@ function Ou(e, t) {
 		}));
 	}), n.sort((e, t) => t.score - e.score || e.n - t.n);
 }
-function ku(e, t, n, r) {
+function Au(e, t, n, r) {
 	if (t.sort !== "place") {
-		let i = Ou(e, t), a = Math.max(yu, Math.min(r, yu + (r > yu ? 16 : 0))), o = Math.max(1, Math.floor(n / a)), s = [Math.floor(n / o), a - 8 + vu];
+		let i = ku(e, t), a = Math.max(bu, Math.min(r, bu + (r > bu ? 16 : 0))), o = Math.max(1, Math.floor(n / a)), s = [Math.floor(n / o), a - 8 + yu];
 		i.forEach((e, t) => {
 			e.row = Math.floor(t / o), e.column = t % o, e.x = e.column * s[0], e.y = e.row * s[1];
 		});
@@ -4613,8 +4622,8 @@ function ku(e, t, n, r) {
 			rows: c
 		};
 	}
-	let i = Math.max(1, ...e.layers.map(({ heads: e }) => e)), a = xu(e), o = Math.max(19, Math.min(r + fu, Math.floor((n - a - pu) / i))), s = bu(e).map((n, r) => ({
-		...Du({
+	let i = Math.max(1, ...e.layers.map(({ heads: e }) => e)), a = Su(e), o = Math.max(19, Math.min(r + pu, Math.floor((n - a - mu) / i))), s = xu(e).map((n, r) => ({
+		...Ou({
 			place: n,
 			n: r,
 			score: null,
@@ -4623,23 +4632,23 @@ function ku(e, t, n, r) {
 		row: n[0],
 		column: n[1],
 		x: a + n[1] * o,
-		y: mu + n[0] * o,
-		faint: !Tu(e, t, n)
+		y: hu + n[0] * o,
+		faint: !Eu(e, t, n)
 	})), c = e.layers.length;
 	return {
 		sorted: !1,
 		cells: s,
-		size: o - fu,
+		size: o - pu,
 		step: [o, o],
 		gutter: a,
-		top: mu,
+		top: hu,
 		width: a + i * o,
-		height: mu + c * o,
+		height: hu + c * o,
 		columns: i,
 		rows: c
 	};
 }
-function Au(e, t, n) {
+function ju(e, t, n) {
 	let { cells: r } = e, i = r.indexOf(t);
 	if (n === "Home") return r[0] ?? null;
 	if (n === "End") return r.at(-1) ?? null;
@@ -4655,13 +4664,13 @@ function Au(e, t, n) {
 	let o = Math.min(e.rows - 1, Math.max(0, t.row + a)), s = r.filter((e) => e.row === o);
 	return s.findLast((e) => e.column <= t.column) ?? s[0] ?? null;
 }
-function ju(e, t, n) {
+function Mu(e, t, n) {
 	let r = o(e, t.place), a = r && e.kinds.find(({ name: e }) => e === r.kind), s = [i(e, t.place)];
-	return a && s.push(a.title), t.score !== null && s.push(`${n.replaceAll("_", " ")} ${ou(t.score, 2)}${t.few ? ", by too few tokens" : ""}`), s.join(", ");
+	return a && s.push(a.title), t.score !== null && s.push(`${n.replaceAll("_", " ")} ${su(t.score, 2)}${t.few ? ", by too few tokens" : ""}`), s.join(", ");
 }
-var Mu = (t, n) => t.cells.find((t) => e(t.place) === n) ?? null, Nu = 0;
-function Pu(e, t, n) {
-	let r = `segments${++Nu}`, i = S("div", {
+var Nu = (t, n) => t.cells.find((t) => e(t.place) === n) ?? null, Pu = 0;
+function Fu(e, t, n) {
+	let r = `segments${++Pu}`, i = S("div", {
 		class: "segments",
 		role: "radiogroup",
 		"aria-label": e
@@ -4682,7 +4691,7 @@ function Pu(e, t, n) {
 		}
 	};
 }
-function Fu(e, t, n) {
+function Iu(e, t, n) {
 	let r = S("input", { type: "checkbox" });
 	return r.addEventListener("change", () => n(r.checked)), {
 		node: S("label", {
@@ -4692,7 +4701,7 @@ function Fu(e, t, n) {
 		show: (e) => r.checked = e
 	};
 }
-function Iu(e, t, n) {
+function Lu(e, t, n) {
 	let r = S("select", {}, ...t.map(([e, t]) => S("option", { value: e }, t)));
 	return r.addEventListener("change", () => n(r.value)), {
 		node: S("label", { class: "pick" }, S("span", {}, e), r),
@@ -4700,36 +4709,36 @@ function Iu(e, t, n) {
 	};
 }
 // src/controls.ts
-function Lu(e, t, n) {
+function Ru(e, t, n) {
 	return n.push((n) => e.show(t(n))), e.node;
 }
-function Ru(e, t) {
+function zu(e, t) {
 	let n = (e) => t.forEach((t) => t(e));
 	return n(e.get()), e.subscribe(n);
 }
-function zu(e, t, n, r) {
+function Bu(e, t, n, r) {
 	let i = [], a = t.runs.map((e, t) => [String(t), e]);
 	if (a.length > 1) {
-		let t = Iu("run", a, (e) => {
+		let t = Lu("run", a, (e) => {
 			let t = Number(e);
 			n.set({
 				run: t,
 				...n.get().minus === t ? { minus: null } : {}
 			});
-		}), r = Iu("minus", [["none", "nothing"], ...a], (e) => {
+		}), r = Lu("minus", [["none", "nothing"], ...a], (e) => {
 			let { run: t } = n.get(), r = e === "none" ? null : Number(e);
 			n.set({
 				minus: r,
 				...r === t ? { run: (t + 1) % a.length } : {}
 			});
 		});
-		e.append(Lu(t, ({ run: e }) => String(e), i), Lu(r, ({ minus: e }) => String(e ?? "none"), i));
+		e.append(Ru(t, ({ run: e }) => String(e), i), Ru(r, ({ minus: e }) => String(e ?? "none"), i));
 	}
 	if (t.batch > 1) {
 		let r = Array.from({ length: t.batch }, (e, t) => [String(t), String(t)]);
-		e.append(Lu(Iu("batch row", r, (e) => n.set({ b: Number(e) })), ({ b: e }) => String(e), i));
+		e.append(Ru(Lu("batch row", r, (e) => n.set({ b: Number(e) })), ({ b: e }) => String(e), i));
 	}
-	let o = Pu("Theme", [
+	let o = Fu("Theme", [
 		[
 			"auto",
 			"◐",
@@ -4746,21 +4755,21 @@ function zu(e, t, n, r) {
 			"Dark theme"
 		]
 	], (e) => n.set({ theme: e }));
-	return e.append(Lu(o, (e) => e.theme, i)), r.link && e.append(w("Copy link", r.link, {
+	return e.append(Ru(o, (e) => e.theme, i)), r.link && e.append(w("Copy link", r.link, {
 		class: "small",
 		title: "Copies an address that opens with just this"
 	})), e.append(w("?", r.keys, {
 		class: "icon",
 		"aria-label": "Keys",
 		title: "Keys"
-	})), Ru(n, i);
+	})), zu(n, i);
 }
-function Bu(e, { layer: t, head: r, b: i }) {
+function Vu(e, { layer: t, head: r, b: i }) {
 	let { sink: a, cols: o } = n(e, [t, r]), s = a[i] ?? 0, c = e.axes[o[i] ?? 0];
 	return `Leaves out key ${O(s)} “${k(c, s)}”, the first that any query may attend to`;
 }
-function Vu(e, t, n) {
-	let r = [], i = Pu("Colour scale", [
+function Hu(e, t, n) {
+	let r = [], i = Fu("Colour scale", [
 		["linear", "linear"],
 		[
 			"sqrt",
@@ -4772,25 +4781,25 @@ function Vu(e, t, n) {
 			"log",
 			"logarithm"
 		]
-	], (e) => n.set({ scale: e })), a = Pu("One pixel of many cells", [["mean", "mean"], ["max", "max"]], (e) => n.set({ pool: e })), o = Fu("hide sink", "", (e) => n.set({ hide: e }));
-	r.push((e) => o.node.title = Bu(t, e));
-	let s = Fu("row max = 1", "Divides each row by its largest probability", (e) => n.set({ norm: e })), c = w("Side by side", () => {
+	], (e) => n.set({ scale: e })), a = Fu("One pixel of many cells", [["mean", "mean"], ["max", "max"]], (e) => n.set({ pool: e })), o = Iu("hide sink", "", (e) => n.set({ hide: e }));
+	r.push((e) => o.node.title = Vu(t, e));
+	let s = Iu("row max = 1", "Divides each row by its largest probability", (e) => n.set({ norm: e })), c = w("Side by side", () => {
 		let e = n.get();
 		n.set({ beside: e.beside ? null : f(t, [e.layer, e.head]) });
 	}, {
 		class: "small",
 		title: "A second head beside; Shift click on a head chooses it"
 	});
-	c.disabled = bu(t).length < 2, r.push((e) => c.setAttribute("aria-pressed", String(e.beside !== null)));
-	let l = (e, t) => S("span", { class: "pick" }, S("span", { "aria-hidden": "true" }, e), t), u = l("colour", Lu(i, (e) => e.scale, r)), d = l("pool", Lu(a, (e) => e.pool, r)), p = t.saved ? [[u], [d, c]] : [[u, d], [
-		Lu(o, (e) => e.hide, r),
-		Lu(s, (e) => e.norm, r),
+	c.disabled = xu(t).length < 2, r.push((e) => c.setAttribute("aria-pressed", String(e.beside !== null)));
+	let l = (e, t) => S("span", { class: "pick" }, S("span", { "aria-hidden": "true" }, e), t), u = l("colour", Ru(i, (e) => e.scale, r)), d = l("pool", Ru(a, (e) => e.pool, r)), p = t.saved ? [[u], [d, c]] : [[u, d], [
+		Ru(o, (e) => e.hide, r),
+		Ru(s, (e) => e.norm, r),
 		c
 	]];
-	return e.append(...p.map((e) => S("div", {}, ...e))), Ru(n, r);
+	return e.append(...p.map((e) => S("div", {}, ...e))), zu(n, r);
 }
 // src/help.ts
-var Hu = [
+var Uu = [
 	["Anywhere", [
 		["?", "this list"],
 		["[ and ]", "head before, head after"],
@@ -4819,14 +4828,14 @@ var Hu = [
 		["Esc", "release the held token; close the search"]
 	]]
 ];
-function Uu() {
+function Wu() {
 	let e = S("dialog", {
 		class: "keys-dialog",
 		"aria-label": "Keys"
 	}), t = w("Close", () => e.close(), { class: "quiet" });
 	e.append(S("div", { class: "panel-head" }, S("h2", {}, "Keys"), t));
 	let n = S("div", { class: "keys-lists" });
-	for (let [e, t] of Hu) {
+	for (let [e, t] of Uu) {
 		let r = S("dl");
 		for (let [e, n] of t) r.append(S("div", {}, S("dt", {}, S("kbd", {}, e)), S("dd", {}, n)));
 		n.append(S("section", {}, S("h3", {}, e), r));
@@ -4836,19 +4845,19 @@ function Uu() {
 	}), e;
 }
 // src/http.ts
-var Wu = class extends T {}, Gu = class extends T {}, Ku = class extends T {}, qu = "The Python side no longer answers: its process was stopped, or the connection to it broke.";
-async function Ju(e) {
-	let t = await Yu(e);
-	return e.status === 400 ? new T(t) : e.status === 503 ? new Gu(t) : new Ku(t);
-}
+var Gu = class extends T {}, Ku = class extends T {}, qu = class extends T {}, Ju = "The Python side no longer answers: its process was stopped, or the connection to it broke.";
 async function Yu(e) {
+	let t = await Xu(e);
+	return e.status === 400 ? new T(t) : e.status === 503 ? new Ku(t) : new qu(t);
+}
+async function Xu(e) {
 	try {
 		let t = await e.json();
 		if (t && typeof t == "object" && "sentence" in t && typeof t.sentence == "string") return t.sentence;
 	} catch {}
 	return `The server refused the question with status ${e.status}.`;
 }
-var Xu = class {
+var Zu = class {
 	token;
 	constructor(e) {
 		this.token = e;
@@ -4861,14 +4870,14 @@ var Xu = class {
 			if (i = await fetch(`ask/${e}?${r}`, {
 				headers: { "X-Headwise-Token": this.token },
 				signal: n ?? null
-			}), !i.ok) throw await Ju(i);
+			}), !i.ok) throw await Yu(i);
 			a = await i.arrayBuffer();
 		} catch (e) {
-			throw e instanceof T || n?.aborted ? e : new Wu(qu);
+			throw e instanceof T || n?.aborted ? e : new Gu(Ju);
 		}
 		return fe(a);
 	}
-}, Zu = class {
+}, Qu = class {
 	node = S("div", { class: "notices" });
 	banner = S("div", {
 		class: "banner",
@@ -4900,7 +4909,7 @@ var Xu = class {
 		});
 		this.banner.replaceChildren(S("span", {}, e), n), this.banner.hidden = !1;
 	}
-}, Qu = "No answer.", $u = class {
+}, $u = "No answer.", ed = class {
 	inner;
 	lost;
 	gone = !1;
@@ -4908,22 +4917,22 @@ var Xu = class {
 		this.inner = e, this.lost = t;
 	}
 	async ask(e, t, n) {
-		if (this.gone) throw new Wu(Qu);
+		if (this.gone) throw new Gu($u);
 		try {
 			return await this.inner.ask(e, t, n);
 		} catch (e) {
-			throw e instanceof Wu ? (this.gone || this.lost(e), this.gone = !0, new Wu(Qu)) : e;
+			throw e instanceof Gu ? (this.gone || this.lost(e), this.gone = !0, new Gu($u)) : e;
 		}
 	}
 };
 // src/progress.ts
-function ed({ left: e, of: t, exact: n, sampled: r, done: i }) {
-	let a = [e < t ? `${e} of ${au(t, "head")}` : au(t, "head")];
+function td({ left: e, of: t, exact: n, sampled: r, done: i }) {
+	let a = [e < t ? `${e} of ${ou(t, "head")}` : ou(t, "head")];
 	return n === t ? a.push(t === 1 ? "its map exact" : "all maps exact") : (n > 0 && a.push(`${n} exact`), i ? a.push(`${t - n} of ${t} could not be made`) : (r > 0 && a.push(`${r} sampled`), t > n + r && a.push(`${t - n - r} waiting`))), a.join(", ");
 }
 // src/smalls.ts
-var td = 22;
-function nd(t, n, r) {
+var nd = 22;
+function rd(t, n, r) {
 	let i = t.getContext("2d");
 	if (!i) return;
 	let { width: a, height: o, size: s, cells: c, sorted: l, step: u } = r.arrangement, d = window.devicePixelRatio || 1;
@@ -4936,26 +4945,26 @@ function nd(t, n, r) {
 	i.font = m, i.textAlign = "center", i.textBaseline = "middle";
 	for (let t of c) {
 		let n = t.x + (l ? Math.floor((u[0] - 2 - s) / 2) : 0);
-		if (i.globalAlpha = t.faint ? .16 : 1, rd(i, r, t, n, t.y + +!!l, p), t.score === null) continue;
+		if (i.globalAlpha = t.faint ? .16 : 1, id(i, r, t, n, t.y + +!!l, p), t.score === null) continue;
 		let a = t.x + (u[0] - 2) / 2;
-		i.fillStyle = p.soft, i.font = `11px ${f.fontFamily}`, i.fillText(e(t.place), a, t.y + s + 9), i.fillStyle = p.ink, i.font = m, i.fillText(`${ou(t.score, 2)}${t.few ? "*" : ""}`, a, t.y + s + 22);
+		i.fillStyle = p.soft, i.font = `11px ${f.fontFamily}`, i.fillText(e(t.place), a, t.y + s + 9), i.fillStyle = p.ink, i.font = m, i.fillText(`${su(t.score, 2)}${t.few ? "*" : ""}`, a, t.y + s + 22);
 	}
 }
-function rd(t, { scene: n, thumbs: r, arrangement: i, full: a }, c, l, u, d) {
+function id(t, { scene: n, thumbs: r, arrangement: i, full: a }, c, l, u, d) {
 	let { size: f } = i, p = s(n, c.place), m = p?.colour ?? null, h = r.isKnown(c.n);
-	h && r.draw(t, c.n, l + 1, u + 1, f - 2), t.strokeStyle = m ?? d.line, t.lineWidth = m ? 2 : 1, t.strokeRect(l + 1, u + 1, f - 2, f - 2), h && !r.isExact(c.n) && id(t, l + 2, u + f - 2, Math.min(9, f / 3), d.soft), a.has(e(c.place)) && (t.fillStyle = d.ink, t.beginPath(), t.arc(l + f - 5, u + f - 5, 2.5, 0, 2 * Math.PI), t.fill());
+	h && r.draw(t, c.n, l + 1, u + 1, f - 2), t.strokeStyle = m ?? d.line, t.lineWidth = m ? 2 : 1, t.strokeRect(l + 1, u + 1, f - 2, f - 2), h && !r.isExact(c.n) && ad(t, l + 2, u + f - 2, Math.min(9, f / 3), d.soft), a.has(e(c.place)) && (t.fillStyle = d.ink, t.beginPath(), t.arc(l + f - 5, u + f - 5, 2.5, 0, 2 * Math.PI), t.fill());
 	let g = o(n, c.place) && !m;
-	if (!p || g || f < td) return;
+	if (!p || g || f < nd) return;
 	let _ = Math.min(14, f * .45);
 	t.fillStyle = m ?? d.line, t.fillRect(l + f - _, u, _, _), t.fillStyle = m ? Lt(At(m)) : d.ink, t.fillText(p.letter, l + f - _ / 2, u + _ / 2 + .5);
 }
-function id(e, t, n, r, i) {
+function ad(e, t, n, r, i) {
 	e.strokeStyle = i, e.lineWidth = 1, e.beginPath();
 	for (let i = 3; i <= r; i += 3) e.moveTo(t, n - i), e.lineTo(t + i, n);
 	e.stroke();
 }
 // src/thumbs.ts
-var ad = 256, od = class {
+var od = 256, sd = class {
 	side;
 	across;
 	count;
@@ -4965,7 +4974,7 @@ var ad = 256, od = class {
 	known;
 	atlas = document.createElement("canvas");
 	dark = null;
-	shades = new Uint32Array(ad);
+	shades = new Uint32Array(od);
 	constructor(e) {
 		this.side = e.side, this.first = [];
 		let t = 0;
@@ -4997,7 +5006,7 @@ var ad = 256, od = class {
 		if (this.dark === e) return;
 		this.dark = e;
 		let t = Nt(e, !1), n = new Uint8Array(this.shades.buffer);
-		for (let e = 0; e < ad; e++) n.set([...t(e / 255), 255], 4 * e);
+		for (let e = 0; e < od; e++) n.set([...t(e / 255), 255], 4 * e);
 		for (let e = 0; e < this.count; e++) this.known[e] && this.colour(e);
 	}
 	colour(e) {
@@ -5011,7 +5020,7 @@ var ad = 256, od = class {
 		let a = [t % this.across * this.side, Math.floor(t / this.across) * this.side];
 		e.drawImage(this.atlas, ...a, this.side, this.side, n, r, i, i);
 	}
-}, sd = 400, cd = 2e3, ld = 3e4, ud = 6, dd = 38, fd = 680, pd = class {
+}, cd = 400, ld = 2e3, ud = 3e4, dd = 6, fd = 38, pd = 680, md = class {
 	scene;
 	store;
 	transport;
@@ -5036,7 +5045,7 @@ var ad = 256, od = class {
 	unsubscribe;
 	watcher;
 	again;
-	patience = cd;
+	patience = ld;
 	arrangement;
 	roving;
 	loading = new AbortController();
@@ -5050,11 +5059,11 @@ var ad = 256, od = class {
 		title: "Large maps"
 	});
 	constructor(t, n, r, i, a) {
-		this.scene = n, this.store = r, this.transport = i, this.notice = a, this.thumbs = new od(n);
+		this.scene = n, this.store = r, this.transport = i, this.notice = a, this.thumbs = new sd(n);
 		let o = n.saved?.heads ?? [];
-		this.full = new Set(o.length < bu(n).length ? o : []);
+		this.full = new Set(o.length < xu(n).length ? o : []);
 		let s = r.get();
-		this.roving = e([s.layer, s.head]), this.arrangement = ku(n, s, 320, wu(n)), this.grid.append(this.canvas), this.scroller.append(this.grid), t.append(this.head(), this.filter(), this.scroller, this.foot()), t.parentElement?.style.setProperty("--heads", `${Cu(n) + dd}px`), this.listen(), this.layOut(), this.paintControls(), this.watcher = new ResizeObserver(() => {
+		this.roving = e([s.layer, s.head]), this.arrangement = Au(n, s, 320, Tu(n)), this.grid.append(this.canvas), this.scroller.append(this.grid), t.append(this.head(), this.filter(), this.scroller, this.foot()), t.parentElement?.style.setProperty("--heads", `${wu(n) + fd}px`), this.listen(), this.layOut(), this.paintControls(), this.watcher = new ResizeObserver(() => {
 			this.layOut(), this.reveal();
 		}), this.watcher.observe(this.scroller), this.unsubscribe = r.subscribe((e, t) => this.changed(e, t)), this.load();
 	}
@@ -5091,7 +5100,7 @@ var ad = 256, od = class {
 				"data-kind": t.name,
 				title: t.means
 			});
-			r.append(tu(t), S("span", {}, t.title), S("i", {}, String(n))), this.chips.set(t.name, r), e.append(r);
+			r.append(nu(t), S("span", {}, t.title), S("i", {}, String(n))), this.chips.set(t.name, r), e.append(r);
 		}
 		return e.hidden = this.chips.size === 0, e;
 	}
@@ -5113,7 +5122,7 @@ var ad = 256, od = class {
 				if (t.key === "Enter") t.shiftKey ? this.store.set({ beside: r }) : this.show(r);
 				else if (t.key === " ") this.mean(r);
 				else {
-					let n = Mu(this.arrangement, e(r)), i = n && Au(this.arrangement, n, t.key);
+					let n = Nu(this.arrangement, e(r)), i = n && ju(this.arrangement, n, t.key);
 					if (!i) return;
 					this.rove(e(i.place)), this.nodes.get(this.roving)?.focus();
 				}
@@ -5137,10 +5146,10 @@ var ad = 256, od = class {
 		r && this.rove(e([t.layer, t.head])), (r || t.sort !== n.sort || t.large !== n.large) && this.reveal(), this.paintControls();
 	}
 	reveal() {
-		let { layer: t, head: n } = this.store.get(), r = Mu(this.arrangement, e([t, n])), { clientHeight: i, scrollTop: a } = this.scroller;
+		let { layer: t, head: n } = this.store.get(), r = Nu(this.arrangement, e([t, n])), { clientHeight: i, scrollTop: a } = this.scroller;
 		if (!r || i === 0) return;
 		let { top: o, step: s } = this.arrangement;
-		r.y - o < a ? this.scroller.scrollTop = r.y - o : r.y + s[1] + ud > a + i && (this.scroller.scrollTop = r.y + s[1] + ud - i);
+		r.y - o < a ? this.scroller.scrollTop = r.y - o : r.y + s[1] + dd > a + i && (this.scroller.scrollTop = r.y + s[1] + dd - i);
 	}
 	async load() {
 		this.loading.abort(), clearTimeout(this.again);
@@ -5153,17 +5162,17 @@ var ad = 256, od = class {
 				since: this.since
 			}, { meta: o, data: s } = await this.transport.ask("overview", a, e);
 			if (e.aborted) return;
-			this.since = o.version, this.thumbs.put(o, s), this.meta = o, this.refusal = null, this.patience = cd, this.scroller.toggleAttribute("data-ready", !0), this.paint(), o.done || i(sd);
+			this.since = o.version, this.thumbs.put(o, s), this.meta = o, this.refusal = null, this.patience = ld, this.scroller.toggleAttribute("data-ready", !0), this.paint(), o.done || i(cd);
 		} catch (t) {
 			if (e.aborted) return;
-			this.refusal = t instanceof Error ? t.message : String(t), t instanceof Wu || i(this.patience), this.patience = Math.min(ld, 2 * this.patience);
+			this.refusal = t instanceof Error ? t.message : String(t), t instanceof Gu || i(this.patience), this.patience = Math.min(ud, 2 * this.patience);
 		}
 		this.say();
 	}
 	say() {
-		let e = this.store.get(), t = bu(this.scene), n = t.filter((t) => Tu(this.scene, e, t)).length;
+		let e = this.store.get(), t = xu(this.scene), n = t.filter((t) => Eu(this.scene, e, t)).length;
 		this.grid.setAttribute("aria-label", e.kinds.length ? `Heads, ${n} of the kinds that are chosen` : "Heads");
-		let { exact: r = 0, done: i = !1 } = this.meta ?? {}, a = ed({
+		let { exact: r = 0, done: i = !1 } = this.meta ?? {}, a = td({
 			left: n,
 			of: t.length,
 			exact: r,
@@ -5173,7 +5182,7 @@ var ad = 256, od = class {
 		this.status.textContent = this.refusal ?? (e.minus === null ? a : `${a}; size of the difference`);
 	}
 	layOut() {
-		let t = Math.max(200, (this.scroller.clientWidth || 320) - 12), n = this.store.get(), i = (this.scroller.closest(".app")?.clientWidth ?? 0) <= fd ? wu(this.scene) : Su(this.scene, this.scroller.clientHeight), a = ku(this.scene, n, t, n.large ? 96 : i);
+		let t = Math.max(200, (this.scroller.clientWidth || 320) - 12), n = this.store.get(), i = (this.scroller.closest(".app")?.clientWidth ?? 0) <= pd ? Tu(this.scene) : Cu(this.scene, this.scroller.clientHeight), a = Au(this.scene, n, t, n.large ? 96 : i);
 		this.arrangement = a, this.grid.style.width = `${a.width}px`, this.grid.style.height = `${a.height}px`;
 		let o = [];
 		a.sorted || o.push(this.numbers(a));
@@ -5184,7 +5193,7 @@ var ad = 256, od = class {
 				class: "mark",
 				title: `${r(e)}: ${e.name}`
 			}, e.label);
-			n.style.width = `${a.gutter - ud}px`, n.style.top = `${a.top + t * a.step[1]}px`, n.style.lineHeight = `${a.size}px`, o[t + 1]?.append(n);
+			n.style.width = `${a.gutter - dd}px`, n.style.top = `${a.top + t * a.step[1]}px`, n.style.lineHeight = `${a.size}px`, o[t + 1]?.append(n);
 		}), this.nodes.clear();
 		for (let e of a.cells) o[e.row + +!a.sorted]?.append(this.cell(e, a));
 		let s = this.grid.contains(this.grid.getRootNode() instanceof ShadowRoot ? this.grid.getRootNode().activeElement : null);
@@ -5209,7 +5218,7 @@ var ad = 256, od = class {
 		return t;
 	}
 	cell(t, n) {
-		let r = e(t.place), i = ju(this.scene, t, this.store.get().sort) + (this.full.has(r) ? ", in full in this file" : "") + (t.faint ? ", left out by the filter" : ""), a = S("div", {
+		let r = e(t.place), i = Mu(this.scene, t, this.store.get().sort) + (this.full.has(r) ? ", in full in this file" : "") + (t.faint ? ", left out by the filter" : ""), a = S("div", {
 			role: "gridcell",
 			class: "head",
 			tabindex: "-1",
@@ -5228,17 +5237,17 @@ var ad = 256, od = class {
 		this.say();
 	}
 	draw() {
-		this.thumbs.theme(Rt(this.store.get())), nd(this.canvas, this.grid, this);
+		this.thumbs.theme(Rt(this.store.get())), rd(this.canvas, this.grid, this);
 	}
-}, $ = 52, md = 8, hd = 8, gd = 32, _d = 5, vd = 4, yd = 60;
-function bd(e, t) {
+}, $ = 52, hd = 8, gd = 8, _d = 32, vd = 5, yd = 4, bd = 60;
+function xd(e, t) {
 	let [n, r] = [0, 0];
 	for (let t of e) for (let e = 0; e < t.length; e++) {
 		let i = t[e];
 		Number.isFinite(i) && ([n, r] = [Math.min(n, i), Math.max(r, i)]);
 	}
 	if (r === n && (r = n + 1), t) {
-		let e = (e) => e > 0 ? Math.max(0, 1 + Math.log10(e / r) / _d) : 0, t = Math.floor(Math.log10(r)), n = [
+		let e = (e) => e > 0 ? Math.max(0, 1 + Math.log10(e / r) / vd) : 0, t = Math.floor(Math.log10(r)), n = [
 			0,
 			1,
 			2,
@@ -5252,7 +5261,7 @@ function bd(e, t) {
 			ticks: n
 		};
 	}
-	let i = ft((r - n) / vd), a = [];
+	let i = ft((r - n) / yd), a = [];
 	for (let e = Math.ceil(n / i - 1e-6); e * i <= r + i * 1e-6; e++) a.push(e * i);
 	return {
 		low: n,
@@ -5261,7 +5270,7 @@ function bd(e, t) {
 		ticks: a
 	};
 }
-function xd(e, t) {
+function Sd(e, t) {
 	let n = Math.max(1, Math.min(t, e.length)), [r, i] = [new Float32Array(n).fill(NaN), new Float32Array(n).fill(NaN)];
 	for (let t = 0; t < n; t++) {
 		let a = Math.floor(t * e.length / n), o = Math.max(a + 1, Math.floor((t + 1) * e.length / n)), [s, c] = [1e400, -1e400];
@@ -5276,7 +5285,7 @@ function xd(e, t) {
 		high: i
 	};
 }
-function Sd(e) {
+function Cd(e) {
 	let [t, n] = [null, 0];
 	for (let r = 0; r < e.length; r++) {
 		let i = Math.abs(e[r]);
@@ -5284,10 +5293,10 @@ function Sd(e) {
 	}
 	return t;
 }
-function Cd(e) {
+function wd(e) {
 	return Math.abs(e) >= 1e3 && Number.isInteger(e) ? `${e < 0 ? "−" : ""}${O(Math.abs(e))}` : ze(e);
 }
-function wd(e) {
+function Td(e) {
 	let t = [];
 	for (let n = 0; n < e.length; n++) {
 		if (Number.isNaN(e[n])) continue;
@@ -5296,7 +5305,7 @@ function wd(e) {
 	}
 	return t;
 }
-var Td = class {
+var Ed = class {
 	node = S("figure", { class: "chart" });
 	plot = C("svg", { role: "img" });
 	out = S("output", {});
@@ -5318,7 +5327,7 @@ var Td = class {
 	draw() {
 		let { series: e, length: t } = this;
 		if (!e || t === 0) return;
-		let n = Math.max(160, this.plot.clientWidth || 340), r = bd(e.curves.map(({ values: e }) => e), e.log ?? !1), i = this.height - hd - gd, a = (e) => hd + i * (1 - Math.min(1, Math.max(0, r.of(e)))), o = (n - $ - md) / t, s = (n) => $ + o * (e.backwards ? t - 1 - n : n), c = {
+		let n = Math.max(160, this.plot.clientWidth || 340), r = xd(e.curves.map(({ values: e }) => e), e.log ?? !1), i = this.height - gd - _d, a = (e) => gd + i * (1 - Math.min(1, Math.max(0, r.of(e)))), o = (n - $ - hd) / t, s = (n) => $ + o * (e.backwards ? t - 1 - n : n), c = {
 			width: n,
 			step: o,
 			x: s,
@@ -5328,17 +5337,17 @@ var Td = class {
 		for (let e of r.ticks) l.push(C("line", {
 			class: "grid",
 			x1: $,
-			x2: n - md,
+			x2: n - hd,
 			y1: a(e),
 			y2: a(e)
 		})), l.push(C("text", {
 			x: 47,
 			y: a(e) + 4,
 			"text-anchor": "end"
-		}, Cd(e)));
+		}, wd(e)));
 		if (e.curves.forEach((t, n) => l.push(...this.curve(e, t, n > 0, c))), l.push(...this.ticks(e, c)), l.push(C("text", {
 			class: "what",
-			x: $ + (n - $ - md) / 2,
+			x: $ + (n - $ - hd) / 2,
 			y: this.height - 3,
 			"text-anchor": "middle"
 		}, e.across)), e.mark !== null && e.mark !== void 0) {
@@ -5347,8 +5356,8 @@ var Td = class {
 				class: "mark",
 				x1: t,
 				x2: t,
-				y1: hd,
-				y2: this.height - gd
+				y1: gd,
+				y2: this.height - _d
 			}));
 		}
 		this.plot.setAttribute("viewBox", `0 0 ${n} ${this.height}`), this.plot.replaceChildren(...l, this.cursor), this.leave();
@@ -5377,7 +5386,7 @@ var Td = class {
 		return l;
 	}
 	band(e, t, n, r, i, a) {
-		let o = e.bars ?? !1, { low: s, high: c } = xd(e.backwards ? Array.from(t).reverse() : t, i - $ - md), l = (i - $ - md) / s.length, u = (e, t) => `${($ + (e + .5) * l).toFixed(1)},${a(t).toFixed(1)}`, d = wd(c).map(([e, t]) => {
+		let o = e.bars ?? !1, { low: s, high: c } = Sd(e.backwards ? Array.from(t).reverse() : t, i - $ - hd), l = (i - $ - hd) / s.length, u = (e, t) => `${($ + (e + .5) * l).toFixed(1)},${a(t).toFixed(1)}`, d = Td(c).map(([e, t]) => {
 			let n = (n, r) => Array.from(n.subarray(e, t), (t, n) => u(e + n, o ? r(0, t) : t)), i = n(c, Math.max);
 			return r ? `M${i.join("L")}` : `M${[...i, ...n(s, Math.min).reverse()].join("L")}Z`;
 		}), f = {
@@ -5398,27 +5407,27 @@ var Td = class {
 		});
 	}
 	ticks(e, { step: t, x: n }) {
-		let r = pt(t, yd), i = [], a = e.first + this.length - 1;
+		let r = pt(t, bd), i = [], a = e.first + this.length - 1;
 		for (let o = Math.ceil(e.first / r) * r; o <= a; o += r) {
 			let r = n(o - e.first) + t / 2;
 			i.push(C("line", {
 				class: "grid",
 				x1: r,
 				x2: r,
-				y1: this.height - gd,
-				y2: this.height - gd + 3
+				y1: this.height - _d,
+				y2: this.height - _d + 3
 			})), i.push(C("text", {
 				x: r,
-				y: this.height - gd + 14,
+				y: this.height - _d + 14,
 				"text-anchor": "middle"
-			}, Cd(o)));
+			}, wd(o)));
 		}
 		return i;
 	}
 	at(e) {
 		let { series: t, length: n } = this;
 		if (!t) return null;
-		let r = this.plot.getBoundingClientRect(), i = (e.clientX - r.left - $) / (r.width - $ - md);
+		let r = this.plot.getBoundingClientRect(), i = (e.clientX - r.left - $) / (r.width - $ - hd);
 		if (!(i >= 0 && i < 1)) return null;
 		let a = Math.floor(i * n);
 		return t.backwards ? n - 1 - a : a;
@@ -5430,23 +5439,23 @@ var Td = class {
 		for (let [e, t] of Object.entries({
 			x1: n,
 			x2: n,
-			y1: hd,
-			y2: this.height - gd
+			y1: gd,
+			y2: this.height - _d
 		})) this.cursor.setAttribute(e, String(t));
 		this.out.textContent = this.series.say(t);
 	}
 	leave() {
-		this.cursor.setAttribute("y2", String(hd)), this.cursor.setAttribute("y1", String(hd));
+		this.cursor.setAttribute("y2", String(gd)), this.cursor.setAttribute("y1", String(gd));
 		let { series: e } = this;
 		if (!e) return;
-		let t = Sd(e.curves[0].values);
+		let t = Cd(e.curves[0].values);
 		this.out.textContent = t === null ? e.nothing : `${e.most}: ${e.say(t)}`;
 	}
-}, Ed = 24, Dd = 10;
-function Od({ meta: e, offsets: t }, n, r) {
+}, Dd = 24, Od = 10;
+function kd({ meta: e, offsets: t }, n, r) {
 	return Array.from({ length: n + r + 1 }, (r, i) => t[i - n + e.after] ?? NaN);
 }
-var kd = class {
+var Ad = class {
 	scene;
 	store;
 	transport;
@@ -5458,9 +5467,9 @@ var kd = class {
 	legend = S("p", { class: "legend" });
 	body = S("div", { class: "profile" });
 	charts = {
-		offsets: new Td(150),
-		entropy: new Td(140),
-		received: new Td(140)
+		offsets: new Ed(150),
+		entropy: new Ed(140),
+		received: new Ed(140)
 	};
 	log = S("input", { type: "checkbox" });
 	near = S("small");
@@ -5512,7 +5521,7 @@ var kd = class {
 			return {
 				place: [e, i],
 				meta: o,
-				offsets: o.offsets.map(du),
+				offsets: o.offsets.map(fu),
 				entropy: l.subarray(0, u),
 				received: l.subarray(u)
 			};
@@ -5567,14 +5576,14 @@ var kd = class {
 		return this.store.get().minus !== null;
 	}
 	said(e, t) {
-		return t === void 0 || !Number.isFinite(t) ? iu : this.apart ? cu(e(t), t) : e(t);
+		return t === void 0 || !Number.isFinite(t) ? au : this.apart ? lu(e(t), t) : e(t);
 	}
 	drawOffsets(e, t) {
 		let { kind: r, T: i, S: a } = n(this.scene, e.place);
 		if (this.distances.hidden = r === "cross", r === "cross") return;
 		let o = [e, ...t && this.comparable("offsets", e, t) ? [t] : []], c = Math.max(...o.map(({ meta: e }) => e.after)), l = Math.max(...o.map(({ meta: e }) => e.limit));
-		this.near.textContent = l < Math.max(i, a) - 1 ? `first ${au(l, "distance")}` : "";
-		let u = s(this.scene, e.place)?.colour ?? "var(--bar)", { other: d, ...f } = this.curves("offsets", (e) => Od(e, c, l), u, e, t), p = f.curves[0].values, m = (e) => e === 0 ? "at the query itself" : Ve(e);
+		this.near.textContent = l < Math.max(i, a) - 1 ? `first ${ou(l, "distance")}` : "";
+		let u = s(this.scene, e.place)?.colour ?? "var(--bar)", { other: d, ...f } = this.curves("offsets", (e) => kd(e, c, l), u, e, t), p = f.curves[0].values, m = (e) => e === 0 ? "at the query itself" : Ve(e);
 		this.charts.offsets.show({
 			...f,
 			name: "Mean probability by distance of the key",
@@ -5586,13 +5595,13 @@ var kd = class {
 		});
 	}
 	drawEntropy(e, t) {
-		let { other: n, ...r } = this.curves("entropy", ({ entropy: e }) => e, "var(--cool)", e, t), i = r.curves[0].values, [a] = this.axes(e.place), o = (e) => ou(e, 2), s = (e) => this.apart || e === void 0 || !Number.isFinite(e) ? "" : `, as over ${au(Math.round(Math.exp(e)), "even key")},`, c = [e, ...n && t ? [t] : []].map(({ meta: e }) => this.said(o, du(e.entropy)));
+		let { other: n, ...r } = this.curves("entropy", ({ entropy: e }) => e, "var(--cool)", e, t), i = r.curves[0].values, [a] = this.axes(e.place), o = (e) => su(e, 2), s = (e) => this.apart || e === void 0 || !Number.isFinite(e) ? "" : `, as over ${ou(Math.round(Math.exp(e)), "even key")},`, c = [e, ...n && t ? [t] : []].map(({ meta: e }) => this.said(o, fu(e.entropy)));
 		this.charts.entropy.show({
 			...r,
 			name: "Entropy of each query's probabilities",
 			first: 0,
 			across: `query position; mean ${c.join(" and ")} nats`,
-			say: (e) => `${this.said(o, i[e])}${n ? ` and ${this.said(o, n[e])}` : ""} nats${n ? "" : s(i[e])} at query ${uu(a, e)}`,
+			say: (e) => `${this.said(o, i[e])}${n ? ` and ${this.said(o, n[e])}` : ""} nats${n ? "" : s(i[e])} at query ${du(a, e)}`,
 			pick: (e) => this.store.set({ query: e }),
 			mark: this.store.get().query
 		});
@@ -5606,27 +5615,27 @@ var kd = class {
 			log: o && !this.apart,
 			bars: !0,
 			across: "key position; sum over queries",
-			say: (e) => `${this.said(su, i[e])}${n ? ` and ${this.said(su, n[e])}` : ""} in all, by key ${uu(a, e)}`,
+			say: (e) => `${this.said(cu, i[e])}${n ? ` and ${this.said(cu, n[e])}` : ""} in all, by key ${du(a, e)}`,
 			pick: (e) => this.go(null, e),
 			mark: s
 		});
 	}
 	tables({ place: e, meta: t }) {
-		let { b: r } = this.store.get(), [i, a] = this.axes(e), { T: o, kind: s, start: c } = n(this.scene, e), { apart: l } = this, u = Math.abs(t.received[0]?.p ?? 1) || 1, d = t.received.slice(0, Dd).map(({ at: e, p: t }) => {
+		let { b: r } = this.store.get(), [i, a] = this.axes(e), { T: o, kind: s, start: c } = n(this.scene, e), { apart: l } = this, u = Math.abs(t.received[0]?.p ?? 1) || 1, d = t.received.slice(0, Od).map(({ at: e, p: t }) => {
 			let n = S("span", { class: `fill${l && t < 0 ? " less" : ""}` });
-			return n.style.width = `${Math.max(1, 100 * Math.abs(t) / u)}%`, S("tr", {}, S("td", {}, this.token(a, e, () => this.go(null, e))), S("td", { class: "wide" }, n), Ad(this.said(su, t)), Ad(this.said(D, t / o)));
+			return n.style.width = `${Math.max(1, 100 * Math.abs(t) / u)}%`, S("tr", {}, S("td", {}, this.token(a, e, () => this.go(null, e))), S("td", { class: "wide" }, n), jd(this.said(cu, t)), jd(this.said(D, t / o)));
 		});
-		this.most.textContent = l ? "Keys that changed most" : "Keys that received most", this.keys.replaceChildren(jd([
+		this.most.textContent = l ? "Keys that changed most" : "Keys that received most", this.keys.replaceChildren(Md([
 			"key",
 			"relative",
 			l ? "change" : "received",
 			"per query"
 		], d, l ? "nothing that differs" : "nothing")), this.linked.hidden = l;
-		let f = s === "self", p = t.links.slice(0, Dd).map(({ i: e, j: t, p: n }) => {
+		let f = s === "self", p = t.links.slice(0, Od).map(({ i: e, j: t, p: n }) => {
 			let o = () => this.go(e, t);
-			return S("tr", {}, S("td", {}, this.token(i, e, o)), S("td", {}, this.token(a, t, o)), f ? Ad(Ve(e + (c[r] ?? 0) - t)) : null, Ad(D(n)));
+			return S("tr", {}, S("td", {}, this.token(i, e, o)), S("td", {}, this.token(a, t, o)), f ? jd(Ve(e + (c[r] ?? 0) - t)) : null, jd(D(n)));
 		});
-		this.links.replaceChildren(jd([
+		this.links.replaceChildren(Md([
 			"query",
 			"key",
 			...f ? ["distance"] : [],
@@ -5635,10 +5644,10 @@ var kd = class {
 	}
 	token(e, t, n) {
 		let r = w("", n, { class: "key" });
-		return r.append(S("i", {}, O(t)), lu(e) ? "" : S("span", {}, k(e, t))), r;
+		return r.append(S("i", {}, O(t)), uu(e) ? "" : S("span", {}, k(e, t))), r;
 	}
 	go(e, t) {
-		let r = this.store.get(), { T: i, S: a, kind: o, start: s } = n(this.scene, [r.layer, r.head]), c = Math.min(a, Ed), l = o === "self" ? t - (s[r.b] ?? 0) + c / 4 : r.query ?? i / 2, u = Math.min(i - 1, Math.max(0, e ?? l));
+		let r = this.store.get(), { T: i, S: a, kind: o, start: s } = n(this.scene, [r.layer, r.head]), c = Math.min(a, Dd), l = o === "self" ? t - (s[r.b] ?? 0) + c / 4 : r.query ?? i / 2, u = Math.min(i - 1, Math.max(0, e ?? l));
 		this.store.go({
 			key: t,
 			...e === null ? {} : { query: e },
@@ -5649,12 +5658,12 @@ var kd = class {
 			]
 		});
 	}
-}, Ad = (e) => S("td", { class: "n" }, e);
-function jd(e, t, n) {
+}, jd = (e) => S("td", { class: "n" }, e);
+function Md(e, t, n) {
 	return t.length === 0 ? S("p", { class: "hint" }, n) : S("table", {}, S("thead", {}, S("tr", {}, ...e.map((e) => S("th", { scope: "col" }, e)))), S("tbody", {}, ...t));
 }
 // src/scores.ts
-var Md = (e, t) => Number.isFinite(e) ? t(e) : iu, Nd = class {
+var Nd = (e, t) => Number.isFinite(e) ? t(e) : au, Pd = class {
 	scene;
 	store;
 	host;
@@ -5673,7 +5682,7 @@ var Md = (e, t) => Number.isFinite(e) ? t(e) : iu, Nd = class {
 			this.host.replaceChildren(a, S("p", { class: "hint" }, "This head was not scored."));
 			return;
 		}
-		let c = s(this.scene, [e, t]), l = this.scene.kinds.filter((e) => r.scores[e.name] !== void 0).map((e) => this.row(e, r)), u = S("p", { class: "hint" }, `Mean entropy ${Md(r.entropy, (e) => `${ou(e, 2)} nats`)}. The tick is chance: the score of a head that spreads evenly over the keys it may see.`), d = r.few.length ? S("p", { class: "hint" }, this.scene.tooFew) : null;
+		let c = s(this.scene, [e, t]), l = this.scene.kinds.filter((e) => r.scores[e.name] !== void 0).map((e) => this.row(e, r)), u = S("p", { class: "hint" }, `Mean entropy ${Nd(r.entropy, (e) => `${su(e, 2)} nats`)}. The tick is chance: the score of a head that spreads evenly over the keys it may see.`), d = r.few.length ? S("p", { class: "hint" }, this.scene.tooFew) : null;
 		this.host.replaceChildren(...[
 			a,
 			this.means(c),
@@ -5685,27 +5694,27 @@ var Md = (e, t) => Number.isFinite(e) ? t(e) : iu, Nd = class {
 	means(e) {
 		if (!e) return null;
 		let t = e.source ? S("small", {}, ` ${e.source}`) : null;
-		return S("div", { class: "means" }, tu(e), S("p", {}, S("strong", {}, `${e.title}. `), e.means, t));
+		return S("div", { class: "means" }, nu(e), S("p", {}, S("strong", {}, `${e.title}. `), e.means, t));
 	}
 	row(e, t) {
-		let n = du(t.scores[e.name]), r = du(t.chance[e.name]), i = r < 1, a = t.few.includes(e.name), o = S("div", {
+		let n = fu(t.scores[e.name]), r = fu(t.chance[e.name]), i = r < 1, a = t.few.includes(e.name), o = S("div", {
 			class: `score${e.name === t.kind ? " own" : ""}${a ? " few" : ""}`,
 			title: e.means
-		}), s = S("span", { class: "value" }, S("b", {}, Md(n, D)), i ? ` · chance ${D(r)}` : ""), c = S("i");
+		}), s = S("span", { class: "value" }, S("b", {}, Nd(n, D)), i ? ` · chance ${D(r)}` : ""), c = S("i");
 		c.style.width = `${100 * Math.min(1, Math.max(0, n || 0))}%`, e.colour && !a && (c.style.background = e.colour);
 		let l = S("div", { class: "score-bar" }, c);
 		if (i) {
 			let e = S("u");
 			e.style.left = `${100 * Math.min(1, Math.max(0, r))}%`, l.append(e);
 		}
-		return o.append(tu(e), S("span", {}, a ? `${e.title} *` : e.title), s, l), o;
+		return o.append(nu(e), S("span", {}, a ? `${e.title} *` : e.title), s, l), o;
 	}
-}, Pd = (e) => e.kind === "grid" || lu(e);
-function Fd(e, t) {
+}, Fd = (e) => e.kind === "grid" || uu(e);
+function Id(e, t) {
 	let n = t.toLowerCase();
 	if (n === "") return [];
 	let r = e.labels.map((e) => e.toLowerCase());
-	if (Pd(e)) return r.flatMap((e, t) => e.includes(n) ? [t] : []);
+	if (Fd(e)) return r.flatMap((e, t) => e.includes(n) ? [t] : []);
 	let i = r.join(""), a = [], [o, s] = [0, (r[0] ?? "").length];
 	for (let e = i.indexOf(n); e >= 0; e = i.indexOf(n, e + 1)) {
 		for (; s <= e;) s += r[++o].length;
@@ -5713,7 +5722,7 @@ function Fd(e, t) {
 	}
 	return a;
 }
-var Id = class {
+var Ld = class {
 	opener = w("Find", () => this.open(), {
 		class: "small",
 		title: "Find a token by its text (/)"
@@ -5765,7 +5774,7 @@ var Id = class {
 		this.node.hidden = !0, this.opener.hidden = !1, this.opener.focus();
 	}
 	search() {
-		this.hits = this.axes().flatMap(([e, t]) => Fd(t, this.field.value).map((t) => ({
+		this.hits = this.axes().flatMap(([e, t]) => Id(t, this.field.value).map((t) => ({
 			side: e,
 			at: t
 		}))), this.n = Math.max(0, this.hits.findIndex(({ side: e, at: t }) => e === "query" && t >= this.from())), this.show();
@@ -5781,13 +5790,13 @@ var Id = class {
 		let e = this.hits[this.n];
 		this.status.textContent = e ? `${O(this.n + 1)} of ${O(this.hits.length)}` : this.field.value === "" ? "" : "none", e && this.go(e.side, e.at);
 	}
-}, Ld = 60, Rd = class {
+}, Rd = 60, zd = class {
 	known = null;
 	refusal = null;
 	name;
 	transport;
 	changed;
-	soon = ue(Ld, () => void this.load());
+	soon = ue(Rd, () => void this.load());
 	wanted = null;
 	asked = "";
 	loading = new AbortController();
@@ -5819,7 +5828,7 @@ var Id = class {
 		}
 		this.changed();
 	}
-}, zd = {
+}, Bd = {
 	light: {
 		to: [
 			[
@@ -5892,11 +5901,11 @@ var Id = class {
 			]
 		]
 	}
-}, Bd = /* @__PURE__ */ new Map();
-function Vd(e, t, n) {
-	let r = `${e}${t}${n}`, i = Bd.get(r);
+}, Vd = /* @__PURE__ */ new Map();
+function Hd(e, t, n) {
+	let r = `${e}${t}${n}`, i = Vd.get(r);
 	if (i) return i;
-	let [a, o, s] = zd[e ? "dark" : "light"][t], c = n / 32 * 2, [l, u, d] = c < 1 ? [
+	let [a, o, s] = Bd[e ? "dark" : "light"][t], c = n / 32 * 2, [l, u, d] = c < 1 ? [
 		a,
 		o,
 		c
@@ -5905,16 +5914,16 @@ function Vd(e, t, n) {
 		s,
 		c - 1
 	], f = l.map((e, t) => Math.round(e + (u[t] - e) * d));
-	return Bd.set(r, f), f;
+	return Vd.set(r, f), f;
 }
-function Hd(e, t, n, r) {
+function Ud(e, t, n, r) {
 	for (let i = 0; i < r.length; i++) {
 		let a = t > 0 ? Math.abs(e[i] ?? 0) / t : 0;
 		r[i] = Math.round(32 * Math.min(1, Math.max(0, n(a))));
 	}
 }
 // src/strip.ts
-function Ud(e, t, n, r, i) {
+function Wd(e, t, n, r, i) {
 	let a = {
 		ArrowLeft: -1,
 		ArrowRight: 1,
@@ -5931,7 +5940,7 @@ function Ud(e, t, n, r, i) {
 	return o === void 0 ? null : Math.min(n - 1, Math.max(0, (t ?? i) + o));
 }
 // src/patches.ts
-var Wd = 26, Gd = 3, Kd = class {
+var Gd = 26, Kd = 3, qd = class {
 	axis;
 	hands;
 	canvas;
@@ -5985,7 +5994,7 @@ var Wd = 26, Gd = 3, Kd = class {
 			e * 56,
 			0,
 			52,
-			Wd
+			Gd
 		];
 		let r = e - this.before;
 		return [
@@ -6011,7 +6020,7 @@ var Wd = 26, Gd = 3, Kd = class {
 		}), this.canvas.addEventListener("keydown", (e) => {
 			if (e.key === "Escape") return this.hands.free();
 			if (e.altKey || e.ctrlKey || e.metaKey) return;
-			let t = Ud(e.key, this.here, this.axis.labels.length, this.across, this.before);
+			let t = Wd(e.key, this.here, this.axis.labels.length, this.across, this.before);
 			t !== null && (e.preventDefault(), this.here = t, this.hands.pick(t, !0));
 		});
 	}
@@ -6027,14 +6036,14 @@ var Wd = 26, Gd = 3, Kd = class {
 		this.outline(e, this.marks.key, o.getPropertyValue("--warm") || "#b85c00", 2), this.outline(e, this.marks.query, o.getPropertyValue("--ink") || "#000", 2.5);
 	}
 	one(e, t, n) {
-		let [r, i, a, o] = this.box(t), { to: s, from: c, dark: l } = this.shading, u = Vd(l, s || !c ? "to" : "from", (s ?? c)?.[t] ?? 0);
+		let [r, i, a, o] = this.box(t), { to: s, from: c, dark: l } = this.shading, u = Hd(l, s || !c ? "to" : "from", (s ?? c)?.[t] ?? 0);
 		e.fillStyle = It(u), e.fillRect(r, i, a, o), e.strokeStyle = n, e.lineWidth = .5, e.strokeRect(r + .5, i + .5, a, o);
 		let d = s && c ? c[t] ?? 0 : 0;
-		d > Gd && this.other(e, t, d), t >= this.before || (e.fillStyle = Lt(u), e.fillText(this.axis.labels[t] ?? "", r + 5, i + 16, a - 8));
+		d > Kd && this.other(e, t, d), t >= this.before || (e.fillStyle = Lt(u), e.fillText(this.axis.labels[t] ?? "", r + 5, i + 16, a - 8));
 	}
 	other(e, t, n) {
 		let [r, i, a, o] = this.box(t);
-		if (e.fillStyle = It(Vd(this.shading.dark, "from", Math.max(14, n))), t < this.before) return e.fillRect(r + 2, i + o - 4, (a - 4) * n / 32, 3);
+		if (e.fillStyle = It(Hd(this.shading.dark, "from", Math.max(14, n))), t < this.before) return e.fillRect(r + 2, i + o - 4, (a - 4) * n / 32, 3);
 		e.beginPath(), e.arc(r + a / 2, i + o / 2, Math.max(1, Math.min(a, o) / 2.6 * Math.sqrt(n / 32)), 0, 2 * Math.PI), e.fill();
 	}
 	outline(e, t, n, r) {
@@ -6042,21 +6051,21 @@ var Wd = 26, Gd = 3, Kd = class {
 		let [i, a, o, s] = this.box(t);
 		e.strokeStyle = n, e.lineWidth = r, e.strokeRect(i + .5, a + .5, o, s);
 	}
-}, qd = 32;
-function Jd(e) {
+}, Jd = 32;
+function Yd(e) {
 	return /^ +$/.test(e) ? e.replaceAll(" ", "·") : e.split(/(\r\n?|\n|\t| +)/).filter((e) => e !== "").map((e) => /^[\r\n]/.test(e) ? "⏎\n" : e === "	" ? "⇥	" : e.startsWith(" ") ? e : qe(e)).join("") || "◌";
 }
-function Yd(e) {
+function Xd(e) {
 	let t = [0];
 	for (let n = 256; n < e.length; n = t.at(-1) + 256) {
 		let r = n, i = () => /^\s/.test(e[r] ?? "") || /\n$/.test(e[r - 1] ?? "");
-		for (; r > n - qd && !i();) r--;
+		for (; r > n - Jd && !i();) r--;
 		t.push(i() ? r : n);
 	}
 	return t;
 }
-var Xd = 0, Zd = class {
-	prefix = `text${++Xd}-`;
+var Zd = 0, Qd = class {
+	prefix = `text${++Zd}-`;
 	axis;
 	special;
 	numbers;
@@ -6077,10 +6086,10 @@ var Xd = 0, Zd = class {
 	};
 	here = null;
 	constructor(e, t, n, r) {
-		this.host = e, this.axis = t, this.hands = r, this.special = new Set(t.special), this.numbers = lu(t), e.classList.add("running", "scroll"), e.tabIndex = 0, e.setAttribute("role", "listbox"), e.setAttribute("aria-label", n), this.sight = new IntersectionObserver((e) => this.seen(e), {
+		this.host = e, this.axis = t, this.hands = r, this.special = new Set(t.special), this.numbers = uu(t), e.classList.add("running", "scroll"), e.tabIndex = 0, e.setAttribute("role", "listbox"), e.setAttribute("aria-label", n), this.sight = new IntersectionObserver((e) => this.seen(e), {
 			root: e,
 			rootMargin: "400px 0px"
-		}), this.starts = Yd(t.labels);
+		}), this.starts = Xd(t.labels);
 		for (let t of this.starts) {
 			let n = S("div", {
 				class: "block",
@@ -6140,7 +6149,7 @@ var Xd = 0, Zd = class {
 			let t = {
 				ArrowUp: this.vertical(-1),
 				ArrowDown: this.vertical(1)
-			}[e.key] ?? Ud(e.key, this.here, this.axis.labels.length, 0, this.first());
+			}[e.key] ?? Wd(e.key, this.here, this.axis.labels.length, 0, this.first());
 			t != null && (e.preventDefault(), this.here = t, this.reveal(t), this.hands.pick(t, !0));
 		});
 	}
@@ -6182,7 +6191,7 @@ var Xd = 0, Zd = class {
 		}, String(t));
 		n.append(r);
 		for (let e = t; e < this.end(t); e++) {
-			let t = Jd(this.axis.labels[e] ?? ""), r = t.replace(/\n$/, ""), i = S("span", {
+			let t = Yd(this.axis.labels[e] ?? ""), r = t.replace(/\n$/, ""), i = S("span", {
 				class: "token",
 				role: "option",
 				id: `${this.prefix}${e}`,
@@ -6202,34 +6211,34 @@ var Xd = 0, Zd = class {
 		let { to: n, from: r, dark: i } = this.shading, [a, o] = [n?.[e] ?? 0, r?.[e] ?? 0], s = `${a} ${o} ${i}`;
 		if (t.dataset.shade === s) return;
 		t.dataset.shade = s;
-		let c = o > a ? "from" : "to", l = Math.max(a, o), u = Vd(i, c, l);
-		t.style.background = l > 0 ? It(u) : "", t.style.color = l > 0 ? Lt(u) : "", t.style.boxShadow = a > 0 && o > 0 ? `inset 0 -3px ${It(Vd(i, c === "to" ? "from" : "to", Math.max(12, Math.min(a, o))))}` : "";
+		let c = o > a ? "from" : "to", l = Math.max(a, o), u = Hd(i, c, l);
+		t.style.background = l > 0 ? It(u) : "", t.style.color = l > 0 ? Lt(u) : "", t.style.boxShadow = a > 0 && o > 0 ? `inset 0 -3px ${It(Hd(i, c === "to" ? "from" : "to", Math.max(12, Math.min(a, o))))}` : "";
 	}
 	outline(e, t) {
 		t.classList.toggle("at-query", e === this.marks.query), t.classList.toggle("at-key", e === this.marks.key), t.setAttribute("aria-selected", String(e === this.marks.query || e === this.marks.key));
 	}
-}, Qd = 3, $d = .01;
-function ef({ way: e, known: t, layer: n, b: r }, i) {
+}, $d = 3, ef = .01;
+function tf({ way: e, known: t, layer: n, b: r }, i) {
 	let a = n.start[r] ?? 0;
 	if (e === "to") return Ve(t.at + a - i);
 	let o = i + a - t.at;
 	return o === 0 ? "itself" : o > 0 ? `${O(o)} later` : `${O(-o)} earlier`;
 }
-function tf(e) {
-	let { way: t, known: n, axis: r, others: i, layer: a, sink: o, held: s, apart: c, mark: l } = e, u = t === "to" ? "attends to" : "is attended by", d = r.kind === "grid" ? "Patch" : lu(r) ? "Position" : "Token", f = lu(r) ? null : S("q", {}, k(r, n.at)), p = S("p", { class: `from-${t}` }, `${d} ${O(n.at)} `, f, ` ${u}`);
+function nf(e) {
+	let { way: t, known: n, axis: r, others: i, layer: a, sink: o, held: s, apart: c, mark: l } = e, u = t === "to" ? "attends to" : "is attended by", d = r.kind === "grid" ? "Patch" : uu(r) ? "Position" : "Token", f = uu(r) ? null : S("q", {}, k(r, n.at)), p = S("p", { class: `from-${t}` }, `${d} ${O(n.at)} `, f, ` ${u}`);
 	n.meta.whole || p.append(S("small", {}, " (the largest only)")), s && p.append(S("small", {}, " held", S("span", { class: "esc" }, " · Esc releases")));
-	let m = S("div", { class: "keys-list" }), h = n.meta.top.filter(({ at: e, p: t }) => e !== o && t !== 0), g = Math.abs(h[0]?.p ?? 0) * $d;
+	let m = S("div", { class: "keys-list" }), h = n.meta.top.filter(({ at: e, p: t }) => e !== o && t !== 0), g = Math.abs(h[0]?.p ?? 0) * ef;
 	for (let { at: t, p: n } of h.filter((e) => Math.abs(e.p) >= g)) {
 		let r = w("", () => l(t), {
 			class: "key",
 			title: `position ${O(t)}`
 		});
-		r.append(S("span", {}, k(i, t))), a.kind === "self" && i.kind === "tokens" && r.append(S("i", {}, ef(e, t))), r.append(S("b", {}, c ? cu(D(n), n) : D(n))), m.append(r);
+		r.append(S("span", {}, k(i, t))), a.kind === "self" && i.kind === "tokens" && r.append(S("i", {}, tf(e, t))), r.append(S("b", {}, c ? lu(D(n), n) : D(n))), m.append(r);
 	}
 	return h.length === 0 && m.append(S("p", { class: "hint" }, c ? "nothing that differs" : "nothing")), S("div", { class: "list" }, p, m);
 }
-function nf(e) {
-	let t = [...e.querySelectorAll(".key")], n = [...new Set(t.map((e) => e.offsetTop))][Qd];
+function rf(e) {
+	let t = [...e.querySelectorAll(".key")], n = [...new Set(t.map((e) => e.offsetTop))][$d];
 	if (n === void 0) return;
 	let r = t.findIndex((e) => e.offsetTop >= n), i = S("span", { class: "more" });
 	t.slice(r).forEach((e) => e.hidden = !0), e.append(i);
@@ -6239,11 +6248,11 @@ function nf(e) {
 	} while (r > 1);
 }
 // src/text.ts
-var rf = [
+var af = [
 	["to", "attends to"],
 	["from", "attended by"],
 	["both", "both"]
-], af = [
+], of = [
 	"run",
 	"minus",
 	"layer",
@@ -6257,15 +6266,15 @@ var rf = [
 	"theme",
 	"panel",
 	"look"
-], of = class {
+], sf = class {
 	scene;
 	store;
 	host;
 	row;
 	column;
 	strips = S("div", { class: "strips" });
-	looks = Pu("What is shaded", rf, (e) => this.turn(e));
-	search = new Id(() => this.named(), () => this.mine().query ?? this.mine().key ?? 0, (e, t) => this.hold(e, t));
+	looks = Fu("What is shaded", af, (e) => this.turn(e));
+	search = new Ld(() => this.named(), () => this.mine().query ?? this.mine().key ?? 0, (e, t) => this.hold(e, t));
 	mean = S("span", { class: "mean" });
 	said = S("div", { class: "said" });
 	unsubscribe;
@@ -6280,7 +6289,7 @@ var rf = [
 	held = !1;
 	frame = 0;
 	constructor(e, t, n, r) {
-		this.host = e, this.scene = t, this.store = n, this.row = new Rd("row", r, () => this.soon()), this.column = new Rd("column", r, () => this.soon()), e.append(S("div", { class: "bar" }, this.looks.node, this.search.opener, this.search.node, this.mean), this.said, this.strips), this.unsubscribe = n.subscribe((e, t) => this.changed(e, t)), this.build(), this.ask(), this.paint(), this.watcher = new ResizeObserver(() => {
+		this.host = e, this.scene = t, this.store = n, this.row = new zd("row", r, () => this.soon()), this.column = new zd("column", r, () => this.soon()), e.append(S("div", { class: "bar" }, this.looks.node, this.search.opener, this.search.node, this.mean), this.said, this.strips), this.unsubscribe = n.subscribe((e, t) => this.changed(e, t)), this.build(), this.ask(), this.paint(), this.watcher = new ResizeObserver(() => {
 			this.reveal(this.mine()), this.soon();
 		}), this.watcher.observe(this.strips);
 	}
@@ -6338,7 +6347,7 @@ var rf = [
 				}), this.ask(), this.soon();
 			}
 		}, s = `${t}: ${e.name}`;
-		return e.kind === "grid" ? new Kd(i, e, s, o) : new Zd(i, e, s, o);
+		return e.kind === "grid" ? new qd(i, e, s, o) : new Qd(i, e, s, o);
 	}
 	get look() {
 		return this.store.get().look;
@@ -6376,7 +6385,7 @@ var rf = [
 		}, this.store.set({ [r]: t }), this.ask(), this.soon();
 	}
 	changed(e, t) {
-		af.some((n) => e[n] !== t[n]) && (this.build(), this.ask(), this.soon(), (e.query !== t.query || e.key !== t.key) && (this.held = e.query !== null || e.key !== null, this.reveal({
+		of.some((n) => e[n] !== t[n]) && (this.build(), this.ask(), this.soon(), (e.query !== t.query || e.key !== t.key) && (this.held = e.query !== null || e.key !== null, this.reveal({
 			query: e.query === t.query ? null : e.query,
 			key: e.key === t.key ? null : e.key
 		})));
@@ -6476,7 +6485,7 @@ var rf = [
 		for (let e of o) s = Math.max(s, Math.abs(e));
 		let c = Ft[r.scale], l = (e) => {
 			let n = new Uint8Array(t);
-			return Hd(e, s, c, n), n;
+			return Ud(e, s, c, n), n;
 		};
 		return r.minus === null || this.look === "both" ? {
 			...a,
@@ -6491,14 +6500,14 @@ var rf = [
 		let n = l(this.scene, t);
 		if (n.length === 0) return this.mean.replaceChildren();
 		let r = n.map(e), i = r.length > 4 ? `${r.slice(0, 4).join(", ")} …` : r.join(", ");
-		this.mean.replaceChildren(`mean of ${au(n.length, "head")}: ${i} `, w("clear", () => this.store.set({ chosen: [] }), { class: "quiet" }));
+		this.mean.replaceChildren(`mean of ${ou(n.length, "head")}: ${i} `, w("clear", () => this.store.set({ chosen: [] }), { class: "quiet" }));
 	}
 	say(e, t, n, r, i) {
 		let a = n === null && r === null ? "Point at a token, or click one to hold it." : "", o = [];
 		this.one && this.look === "from" || o.push(this.list("to", n === null ? null : e, n === null ? a : this.row.refusal, i)), this.one && this.look === "to" || o.push(this.list("from", r === null ? null : t, r === null ? o.length ? "" : a : this.column.refusal, null));
 		let s = () => [...this.said.querySelectorAll(".key")], c = s().indexOf(this.said.getRootNode().activeElement);
 		this.said.replaceChildren(...o), c >= 0 && s()[c]?.focus();
-		for (let e of this.said.querySelectorAll(".keys-list")) nf(e);
+		for (let e of this.said.querySelectorAll(".keys-list")) rf(e);
 	}
 	list(e, t, n, r) {
 		if (!t) return S("div", { class: "list" }, n ? S("p", {
@@ -6506,7 +6515,7 @@ var rf = [
 			role: "status"
 		}, n) : null);
 		let { b: i, minus: a } = this.store.get(), [o, s] = this.axes(), [c, l] = e === "to" ? [o, s] : [s, o], u = this.mine()[e === "to" ? "query" : "key"], d = this.held && u === t.at;
-		return tf({
+		return nf({
 			way: e,
 			known: t,
 			axis: c,
@@ -6519,7 +6528,7 @@ var rf = [
 			mark: (n) => this.mark(e, t, n)
 		});
 	}
-}, sf = 256, cf = 6, lf = 2, uf = 3e3, df = class {
+}, cf = 256, lf = 6, uf = 2, df = 3e3, ff = class {
 	transport;
 	scene;
 	changed;
@@ -6531,7 +6540,7 @@ var rf = [
 	wishes = /* @__PURE__ */ new Map();
 	barred = new de(4096);
 	levels = new de(1024);
-	constructor(e, t, n, r = sf) {
+	constructor(e, t, n, r = cf) {
 		this.transport = e, this.scene = t, this.changed = n, this.tiles = new de(r);
 	}
 	get size() {
@@ -6548,23 +6557,23 @@ var rf = [
 		return Oe(t.T, t.S);
 	}
 	get(e, t, n, r) {
-		return this.tiles.get(ff(e, t, n, r));
+		return this.tiles.get(pf(e, t, n, r));
 	}
 	isRefused(e, t, n, r) {
-		return this.barred.get(ff(e, t, n, r)) === "for good";
+		return this.barred.get(pf(e, t, n, r)) === "for good";
 	}
 	isComing(e) {
 		let t = (e) => !this.tiles.has(e) && (!this.barred.has(e) || this.barred.get(e) === "for a while");
-		return (this.wishes.get(e) ?? []).some((e) => !e.idle && t(mf(e)));
+		return (this.wishes.get(e) ?? []).some((e) => !e.idle && t(hf(e)));
 	}
 	lack(e, t) {
-		return this.levels.get(pf(e, t)) || null;
+		return this.levels.get(mf(e, t)) || null;
 	}
 	want(e, t) {
 		t.length ? this.wishes.set(e, t) : this.wishes.delete(e);
-		for (let e of t.map(mf)) this.barred.get(e) === "until wanted anew" && this.barred.delete(e);
+		for (let e of t.map(hf)) this.barred.get(e) === "until wanted anew" && this.barred.delete(e);
 		let n = /* @__PURE__ */ new Set();
-		for (let e of this.wishes.values()) for (let t of e) n.add(mf(t));
+		for (let e of this.wishes.values()) for (let t of e) n.add(hf(t));
 		for (let [e, t] of this.flights) n.has(e) || (this.flights.delete(e), t.abort.abort());
 		this.ask();
 	}
@@ -6576,14 +6585,14 @@ var rf = [
 		}
 	}
 	isMissing(e) {
-		let t = mf(e);
+		let t = hf(e);
 		return !this.tiles.has(t) && !this.flights.has(t) && !this.barred.has(t);
 	}
 	hasRoom(e) {
-		return e ? this.flights.size < lf && [...this.flights.values()].every((e) => e.idle) : this.flights.size < cf;
+		return e ? this.flights.size < uf && [...this.flights.values()].every((e) => e.idle) : this.flights.size < lf;
 	}
 	start({ shown: e, z: t, r: n, c: r, idle: i }) {
-		let a = ff(e, t, n, r);
+		let a = pf(e, t, n, r);
 		if (this.flights.has(a)) return;
 		let o = {
 			abort: new AbortController(),
@@ -6597,23 +6606,23 @@ var rf = [
 			r: n,
 			c: r
 		}, s)).then(({ meta: n, data: r }) => {
-			this.landed(a, o) && (this.tiles.set(a, hf(n, r)), t !== null && this.levels.set(pf(e, t), ""), this.refusal = null, this.lost = !1, this.changed(), this.ask());
+			this.landed(a, o) && (this.tiles.set(a, gf(n, r)), t !== null && this.levels.set(mf(e, t), ""), this.refusal = null, this.lost = !1, this.changed(), this.ask());
 		}, (n) => {
-			this.landed(a, o) && (this.fail(a, n), this.barred.get(a) === "for good" && t !== null && !this.levels.has(pf(e, t)) && this.levels.set(pf(e, t), n.message), !i && this.barred.get(a) !== "for a while" && (this.refusal = n.message), this.changed(), this.ask());
+			this.landed(a, o) && (this.fail(a, n), this.barred.get(a) === "for good" && t !== null && !this.levels.has(mf(e, t)) && this.levels.set(mf(e, t), n.message), !i && this.barred.get(a) !== "for a while" && (this.refusal = n.message), this.changed(), this.ask());
 		});
 	}
 	fail(e, t) {
-		this.lost = t instanceof Wu || !(t instanceof T);
-		let n = this.lost || t instanceof Gu ? "for a while" : t instanceof Ku ? "until wanted anew" : "for good";
+		this.lost = t instanceof Gu || !(t instanceof T);
+		let n = this.lost || t instanceof Ku ? "for a while" : t instanceof qu ? "until wanted anew" : "for good";
 		this.barred.set(e, n), n === "for a while" && setTimeout(() => {
 			this.barred.delete(e), this.ask(), this.changed();
-		}, uf);
+		}, df);
 	}
 	landed(e, t) {
 		return this.flights.get(e) === t && (this.flights.delete(e), !0);
 	}
 };
-function ff(e, t, n, r) {
+function pf(e, t, n, r) {
 	return t === null ? pe("preview", { ...e }) : pe("tile", {
 		...e,
 		z: t,
@@ -6621,16 +6630,16 @@ function ff(e, t, n, r) {
 		c: r
 	});
 }
-function pf(e, t) {
+function mf(e, t) {
 	return pe("level", {
 		...e,
 		z: t
 	});
 }
-function mf({ shown: e, z: t, r: n, c: r }) {
-	return ff(e, t, n, r);
+function hf({ shown: e, z: t, r: n, c: r }) {
+	return pf(e, t, n, r);
 }
-function hf(e, t) {
+function gf(e, t) {
 	let n = new Float32Array(t), r = 0;
 	for (let e of n) {
 		let t = Math.abs(e);
@@ -6647,23 +6656,23 @@ function hf(e, t) {
 	};
 }
 // src/app.ts
-var gf = 200, _f = class {
+var _f = 200, vf = class {
 	node = S("div", { class: "app" });
 	scene;
 	store;
-	notices = new Zu();
+	notices = new Qu();
 	parts = [];
 	undo = [];
 	address;
 	stepped = !1;
-	put = ue(gf, () => {
+	put = ue(_f, () => {
 		this.address?.put(this.store.get(), this.stepped), this.stepped = !1;
 	});
 	maps = S("div", { class: "maps" });
 	transport;
 	tiles;
 	tabs = /* @__PURE__ */ new Map();
-	keys = Uu();
+	keys = Wu();
 	text = null;
 	first = null;
 	beside = null;
@@ -6673,7 +6682,7 @@ var gf = 200, _f = class {
 			state: m(t),
 			says: null
 		};
-		this.store = new p(i), this.transport = new $u(n, (e) => this.notices.lost(e.message, () => r.again(oe(this.store.get(), t)))), this.tiles = new df(this.transport, t, () => this.paintMaps()), this.address = r.address ? new ce(t, (e, t) => this.follow(e, t)) : null, this.build(r.address), this.undo.push(this.store.subscribe((e, t, n) => this.changed(e, t, n)));
+		this.store = new p(i), this.transport = new ed(n, (e) => this.notices.lost(e.message, () => r.again(oe(this.store.get(), t)))), this.tiles = new ff(this.transport, t, () => this.paintMaps()), this.address = r.address ? new ce(t, (e, t) => this.follow(e, t)) : null, this.build(r.address), this.undo.push(this.store.subscribe((e, t, n) => this.changed(e, t, n)));
 		let o = matchMedia("(prefers-color-scheme: dark)"), s = () => this.theme();
 		o.addEventListener("change", s), this.undo.push(() => o.removeEventListener("change", s)), a && this.wrong(a);
 	}
@@ -6698,7 +6707,7 @@ var gf = 200, _f = class {
 			role: "group",
 			"aria-label": "How the map is drawn"
 		});
-		a.append(s, this.maps), this.node.classList.toggle("large", n.get().large), this.theme(), this.node.append(this.header(e), this.notices.node, S("div", { class: "panels" }, i, a, o), this.keys), this.parts.push(new pd(i, t, n, r, (e) => this.notices.tell(e))), this.undo.push(Vu(s, t, n)), this.first = new ru(this.maps, t, n, this.tiles, ({ layer: e, head: t }) => [e, t], (e) => this.notices.tell(e)), this.side(o), this.besideOf(n.get());
+		a.append(s, this.maps), this.node.classList.toggle("large", n.get().large), this.theme(), this.node.append(this.header(e), this.notices.node, S("div", { class: "panels" }, i, a, o), this.keys), this.parts.push(new md(i, t, n, r, (e) => this.notices.tell(e))), this.undo.push(Hu(s, t, n)), this.first = new iu(this.maps, t, n, this.tiles, ({ layer: e, head: t }) => [e, t], (e) => this.notices.tell(e)), this.side(o), this.besideOf(n.get());
 		let c = e ? document : this.node, l = (e) => this.key(e);
 		c.addEventListener("keydown", l), this.undo.push(() => c.removeEventListener("keydown", l));
 	}
@@ -6710,11 +6719,11 @@ var gf = 200, _f = class {
 			role: "group",
 			"aria-label": "Page"
 		});
-		this.undo.push(zu(r, t, this.store, {
+		this.undo.push(Bu(r, t, this.store, {
 			link: e ? () => void this.link() : null,
 			keys: () => this.keys.showModal()
 		}));
-		let i = t.saved && t.saved.heads.length > 0 && t.saved.heads.length < bu(t).length, a = t.saved ? S("p", { class: "saved" }, t.saved.says, ...i ? [
+		let i = t.saved && t.saved.heads.length > 0 && t.saved.heads.length < xu(t).length, a = t.saved ? S("p", { class: "saved" }, t.saved.says, ...i ? [
 			" In full: the heads with a dot ",
 			S("i", { class: "dot" }),
 			"."
@@ -6756,7 +6765,7 @@ var gf = 200, _f = class {
 			n.set({ panel: a }), this.tabs.get(a)?.tab.focus();
 		});
 		let o = (e) => this.tabs.get(e)?.panel;
-		this.text = new of(o("text"), t, n, r), this.parts.push(this.text, new kd(o("profile"), t, n, r)), t.heads && this.parts.push(new Nd(o("scores"), t, n)), this.showTab();
+		this.text = new sf(o("text"), t, n, r), this.parts.push(this.text, new Ad(o("profile"), t, n, r)), t.heads && this.parts.push(new Pd(o("scores"), t, n)), this.showTab();
 	}
 	panel() {
 		let { panel: e } = this.store.get();
@@ -6785,7 +6794,7 @@ var gf = 200, _f = class {
 			"aria-label": "Close this map",
 			title: "Close this map"
 		});
-		this.beside = new ru(this.maps, this.scene, this.store, this.tiles, (e) => e.beside, (e) => this.notices.tell(e), [t, n]);
+		this.beside = new iu(this.maps, this.scene, this.store, this.tiles, (e) => e.beside, (e) => this.notices.tell(e), [t, n]);
 	}
 	swap() {
 		let e = this.store.get();
@@ -6825,23 +6834,23 @@ var gf = 200, _f = class {
 			"]": 1
 		}[e.key];
 		if (n === void 0) return;
-		let r = this.store.get(), i = bu(this.scene), a = i[i.findIndex(([e, t]) => e === r.layer && t === r.head) + n];
+		let r = this.store.get(), i = xu(this.scene), a = i[i.findIndex(([e, t]) => e === r.layer && t === r.head) + n];
 		a && this.store.go(u(this.scene, r, a));
 	}
 };
 // src/packed.ts
-function vf(e) {
+function yf(e) {
 	let t = atob(e), n = new Uint8Array(t.length);
 	for (let e = 0; e < t.length; e++) n[e] = t.charCodeAt(e);
 	return n;
 }
-async function yf(e) {
+async function bf(e) {
 	let t = new DecompressionStream("deflate-raw"), n = t.writable.getWriter();
-	return n.write(vf(e)).catch(() => {}), n.close().catch(() => {}), new Response(t.readable).arrayBuffer();
+	return n.write(yf(e)).catch(() => {}), n.close().catch(() => {}), new Response(t.readable).arrayBuffer();
 }
 // src/saved.ts
-var bf = 32 * 2 ** 20, xf = 12;
-function Sf(e, t = xf) {
+var xf = 32 * 2 ** 20, Sf = 12;
+function Cf(e, t = Sf) {
 	let n = [], r = 0;
 	for (let i = 0; i < e.length; i++) {
 		let a = e[i];
@@ -6855,7 +6864,7 @@ function Sf(e, t = xf) {
 	}
 	return n;
 }
-var Cf = class {
+var wf = class {
 	file;
 	says;
 	kept = /* @__PURE__ */ new Map();
@@ -6889,13 +6898,13 @@ var Cf = class {
 	decode(e) {
 		let t = this.kept.get(e);
 		if (t) return this.kept.delete(e), this.kept.set(e, t), t;
-		let { data: n } = this.file.answers[e], r = yf(n).then((t) => (this.sizes.set(e, t.byteLength), this.held += t.byteLength, this.forget(), t));
+		let { data: n } = this.file.answers[e], r = bf(n).then((t) => (this.sizes.set(e, t.byteLength), this.held += t.byteLength, this.forget(), t));
 		return this.kept.set(e, r), r;
 	}
 	forget() {
 		for (let e of [...this.kept.keys()]) {
 			let t = this.sizes.get(e);
-			if (this.held <= bf || this.kept.size === 1) return;
+			if (this.held <= xf || this.kept.size === 1) return;
 			t !== void 0 && (this.sizes.delete(e), this.kept.delete(e), this.held -= t);
 		}
 	}
@@ -6910,7 +6919,7 @@ var Cf = class {
 		if (r.length > 1) for (let e = 0; e < i.length; e++) i[e] = i[e] / r.length;
 		return {
 			meta: {
-				top: Sf(i),
+				top: Cf(i),
 				whole: a
 			},
 			data: i.buffer
@@ -6966,7 +6975,7 @@ var Cf = class {
 		if (!t) return null;
 		let n = this.tops.get(e);
 		if (n) return n;
-		let r = this.file.scene.layers.reduce((e, t) => e + t.heads, 0), i = Promise.all([yf(t.keys), yf(t.p)]).then(([e, n]) => ({
+		let r = this.file.scene.layers.reduce((e, t) => e + t.heads, 0), i = Promise.all([bf(t.keys), bf(t.p)]).then(([e, n]) => ({
 			k: t.k,
 			first: t.first,
 			queries: Math.floor(e.byteLength / 4 / (r * t.k)),
@@ -6980,19 +6989,19 @@ var Cf = class {
 		if (!t) throw new T(this.says);
 		return t;
 	}
-}, wf = ":host{height:100%;display:block;container-type:inline-size}.app,.wait{--page:#f4f5f8;--card:#fff;--ink:#1a1f27;--soft:#5b6675;--line:#d9dee6;--faint:#eef1f5;--accent:#0b62b8;--on-accent:#fff;--cool:#1f6cb0;--warm:#b85c07;--bar:#6b7787;--alert:#fdf0e3;--mono:ui-monospace, \"SF Mono\", \"Cascadia Mono\", \"DejaVu Sans Mono\", Menlo, Consolas, monospace;--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;color:var(--ink);background:var(--page);font-variant-numeric:tabular-nums;font:13px/1.45 system-ui,Segoe UI,Roboto,Noto Sans,DejaVu Sans,sans-serif}.app[data-dark]{--page:#0e1116;--card:#171b22;--ink:#e8ecf2;--soft:#98a4b3;--line:#2f3743;--faint:#1f252e;--accent:#6cb4ff;--on-accent:#06121f;--cool:#6cb4ff;--warm:#f39a3c;--bar:#98a4b3;--alert:#33230f;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}*,:before,:after{box-sizing:border-box}[hidden]{display:none!important}.app{flex-direction:column;height:100%;min-height:0;display:flex;overflow:hidden}.wait{height:100%;margin:0;padding:48px}h1,h2,h3,p,dl,dd,figure{margin:0}h1{letter-spacing:-.01em;overflow-wrap:anywhere;font-size:17px;line-height:1.25}h2{overflow-wrap:anywhere;font-size:14px;line-height:1.3}h3{font-size:12px;line-height:1.3}small,.hint,.subtitle{color:var(--soft);font-size:12px;font-weight:400}.hint{overflow-wrap:anywhere;line-height:1.4}:focus-visible{outline:2px solid var(--accent);outline-offset:1px}kbd{font:inherit;border:1px solid var(--line);color:var(--ink);background:var(--card);border-bottom-width:2px;border-radius:4px;padding:0 4px;font-size:11px}button,select{font:inherit;color:inherit;font-size:12px}button{cursor:pointer;background:var(--card);border:1px solid var(--line);border-radius:6px;min-height:26px;padding:2px 9px}button:hover,select:hover{border-color:var(--soft)}button[aria-pressed=true]{background:var(--accent);border-color:var(--accent);color:var(--on-accent)}button.icon{flex:none;width:26px;padding:0;line-height:1}button.quiet{color:var(--accent);background:0 0;border-color:#0000;min-height:22px;padding:0 4px}select{background:var(--card);border:1px solid var(--line);border-radius:6px;max-width:170px;min-height:26px;padding:2px 4px}input[type=checkbox]{accent-color:var(--accent);vertical-align:-2px;margin:0 5px 0 0}.pick,.check{color:var(--soft);white-space:nowrap;align-items:center;gap:6px;font-size:12px;display:inline-flex}.check{color:var(--ink);gap:0}.pick select{color:var(--ink)}.segments{border:1px solid var(--line);background:var(--card);border-radius:6px;flex:none;display:inline-flex}.segments label{color:var(--ink);cursor:pointer;display:flex;position:relative}.segments input{opacity:0;cursor:pointer;margin:0;position:absolute;inset:0}.segments span{background:0 0;border:0;border-radius:5px;min-height:24px;padding:3px 9px;font-size:12px;line-height:18px;display:block}.segments label:hover span{background:var(--faint)}.segments input:checked+span{background:var(--accent);color:var(--on-accent)}.segments input:focus-visible+span{outline:2px solid var(--accent);outline-offset:2px}header{flex-wrap:wrap;flex:none;align-items:center;gap:6px 28px;padding:10px 14px 8px;display:flex}.title{flex:300px;min-width:0}.subtitle{overflow-wrap:anywhere;-webkit-line-clamp:2;-webkit-box-orient:vertical;display:-webkit-box;overflow:hidden}.facts{flex-wrap:wrap;gap:2px 20px;display:flex}.facts dt{color:var(--soft);font-size:11px;line-height:1.3}.facts dd{font-weight:600;line-height:1.3}.page-controls{flex-wrap:wrap;align-items:center;gap:6px 8px;display:flex}.saved{color:var(--soft);border-left:3px solid var(--warm);flex-basis:100%;padding-left:8px;font-size:12px}.dot{background:var(--ink);vertical-align:1px;border-radius:50%;width:6px;height:6px;display:inline-block}.notices{flex:none;position:relative}.banner,.notice{border:1px solid var(--warm);background:var(--alert);overflow-wrap:anywhere;border-radius:8px;align-items:center;gap:12px;margin:0 14px 8px;padding:6px 6px 6px 12px;display:flex}.banner span,.notice span{flex:1;min-width:0}.panels{flex:1;gap:10px;min-height:0;padding:0 14px 14px;display:grid;overflow:auto}.panel{background:var(--card);border:1px solid var(--line);border-radius:10px;flex-direction:column;gap:8px;min-width:0;min-height:0;padding:10px 12px;display:flex}.overview{grid-area:heads}.panel.map{grid-area:map}.side{grid-area:side}.panel-head{flex:none;align-items:center;gap:10px;min-height:26px;display:flex}.panel-head h2{white-space:nowrap;flex:1}.panel-head .pick,.panel-head .pick select{flex:0 auto;min-width:0}.scroll{scrollbar-width:thin;scrollbar-color:var(--line) transparent;overscroll-behavior:contain;min-height:0;overflow:auto}.chips{flex-wrap:wrap;flex:none;gap:4px;display:flex}.chip{border-radius:99px;align-items:center;gap:5px;min-height:24px;padding:1px 8px 1px 3px;display:inline-flex}.chip i{color:var(--soft);font-style:normal}.chip[aria-pressed=true]{background:var(--card);color:var(--ink);border-color:var(--accent);box-shadow:inset 0 0 0 1px var(--accent)}.letter{border-radius:5px;flex:none;place-items:center;width:18px;height:18px;font-size:11px;font-weight:700;line-height:1;display:inline-grid}.letter.plain{border:1px dashed var(--soft);color:var(--soft)}.heads-scroll{flex:1;margin:0 -6px;padding:0 6px}.heads{position:relative}.heads canvas{pointer-events:none;position:absolute;top:0;left:0}.heads .mark{color:var(--soft);text-align:center;white-space:nowrap;font-size:11px;line-height:16px;position:absolute}.heads .mark[role=rowheader]{text-align:right;text-overflow:ellipsis;left:0;overflow:hidden}.heads .mark i{font-style:normal}.heads .numbers{background:var(--card);z-index:2;height:17px;position:sticky;top:0}.heads .head{cursor:pointer;border-radius:2px;position:absolute}.heads .head:hover{box-shadow:0 0 0 2px var(--soft)}.heads .head[data-beside]{outline:2px dashed var(--ink);outline-offset:0;z-index:1}.heads .head[data-here]{box-shadow:0 0 0 2px var(--ink);z-index:1}.heads .head[data-chosen]:after{content:\"✓\";text-align:center;background:var(--ink);width:13px;height:13px;color:var(--card);border-radius:3px;font-size:11px;font-weight:700;line-height:13px;position:absolute;bottom:1px;left:1px}.heads .head:focus-visible{outline:3px solid var(--accent);outline-offset:1px;z-index:2}.foot{flex-direction:column;flex:none;gap:3px;display:flex}.keys{flex-wrap:wrap;gap:2px 12px;display:flex}.toolbar,.toolbar>div{flex-wrap:wrap;flex:none;align-items:center;gap:6px 12px;display:flex}.toolbar>div{max-width:100%}button:disabled{color:var(--soft);cursor:default;opacity:.6}.maps{flex:1;grid-template-columns:minmax(0,1fr);gap:14px;min-height:0;display:grid}.app.two .maps{grid-template-columns:repeat(2,minmax(0,1fr))}.map-card{flex-direction:column;gap:6px;min-width:0;min-height:0;display:flex}.map-head{flex:none;align-items:center;gap:8px;display:flex}.map-name{flex-wrap:wrap;flex:1;align-items:center;gap:0 8px;min-width:0;display:flex}.map-name small{white-space:nowrap;text-overflow:ellipsis;flex-basis:100%;line-height:1.3;overflow:hidden}.map-name h2{min-width:0}.map-name h2 span{font-weight:400}.map-buttons{flex:none;gap:4px;display:flex}.map-host{flex-direction:column;flex:1;min-height:0;display:flex}.map-host .map-stage{flex:1;min-height:0}.map-host .map-foot output{max-height:4.5em;overflow-y:auto}.tabs{border-bottom:1px solid var(--line);flex:none;gap:2px;margin:-4px 0 0;display:flex}.tabs button{min-height:30px;color:var(--soft);background:0 0;border:0;border-bottom:2px solid #0000;border-radius:6px 6px 0 0;margin-bottom:-1px;padding:4px 12px}.tabs button[aria-selected=true]{color:var(--ink);border-bottom-color:var(--accent);font-weight:600}.tab-panel{scrollbar-width:thin;flex-direction:column;flex:1;gap:8px;min-height:0;margin:-3px;padding:3px;display:flex;overflow-y:auto}.bar{flex-wrap:wrap;flex:none;align-items:center;gap:4px 10px;display:flex}.bar .mean{font-size:12px}.said{flex-wrap:wrap;flex:none;align-content:flex-start;gap:6px 16px;display:flex}.list{flex:320px;min-width:0;min-height:105px}.list p{border-left:3px solid var(--line);text-overflow:ellipsis;white-space:nowrap;margin-bottom:4px;padding-left:6px;font-size:12px;overflow:hidden}.list p.from-to{border-left-color:var(--cool)}.list p.from-from{border-left-color:var(--warm)}q{font-family:var(--mono);quotes:\"“\" \"”\";white-space:pre;unicode-bidi:isolate;font-weight:600}.keys-list{flex-wrap:wrap;align-content:flex-start;gap:4px;padding:1px;display:flex}.more{color:var(--soft);align-self:center;padding:0 4px;font-size:12px;line-height:24px}.find{flex:100%;align-items:center;gap:4px;min-width:0;display:flex}.find input{min-width:60px;font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:6px;flex:1;min-height:26px;padding:2px 8px;font-size:12px}.find .hint{text-align:right;white-space:nowrap;min-width:56px}.key{align-items:baseline;gap:6px;max-width:100%;min-height:24px;padding:0 6px;font-size:12px;line-height:22px;display:inline-flex}.key span{font-family:var(--mono);white-space:pre;text-overflow:ellipsis;unicode-bidi:isolate;max-width:12em;overflow:hidden}.key i{color:var(--soft);white-space:nowrap;font-size:11px;font-style:normal}.strips{flex-direction:column;flex:1;gap:10px;min-height:130px;display:flex}.strip{flex-direction:column;flex:1 1 0;gap:4px;min-width:0;min-height:0;display:flex}.strips.two>.strip:first-child{flex:0 auto;max-height:50%}.strip>div{flex:1;min-height:0}.strip>.patches{min-height:200px}.running{font:13px/1.7 var(--mono);white-space:pre-wrap;overflow-wrap:anywhere;cursor:default;border-radius:4px;position:relative}.block{padding-left:44px;position:relative}.position{text-align:right;width:38px;color:var(--soft);-webkit-user-select:none;user-select:none;font:11px/22px system-ui,Segoe UI,sans-serif;position:absolute;left:0}.token{-webkit-box-decoration-break:clone;box-decoration-break:clone;unicode-bidi:isolate;border-radius:3px;padding:1px 0}.token.special{border:1px solid var(--line);margin:0 1px;padding:0 3px;font-size:11px}.token:hover{outline:1px solid var(--soft)}.token.at-key{outline:2px dashed var(--warm);outline-offset:-1px}.token.at-query{outline:2px solid var(--ink);outline-offset:-1px}.patches{place-items:start center;display:grid}.patches canvas{cursor:crosshair;touch-action:none}.profile{grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));gap:14px 18px;display:grid}.profile section{min-width:0}.legend{flex-wrap:wrap;gap:2px 16px;font-size:12px;display:flex}.legend i{font-style:normal;font-weight:700}.legend .first{color:var(--cool)}.legend .second{color:var(--warm)}.part-head{color:var(--soft);justify-content:space-between;gap:10px;margin-bottom:4px;font-size:12px;display:flex}.part-head h3{color:var(--ink)}.chart svg{width:100%;display:block;overflow:visible}.chart svg.pickable{cursor:crosshair}.chart text{fill:var(--soft);font-size:11px}.chart .grid{stroke:var(--line)}.chart .mark{stroke:var(--ink);stroke-dasharray:3 2}.chart .cursor{stroke:var(--soft);pointer-events:none}.chart output{text-overflow:ellipsis;white-space:nowrap;min-height:1.45em;font-size:12px;display:block;overflow:hidden}table{border-collapse:collapse;table-layout:auto;width:100%;font-size:12px}th{text-align:left;color:var(--soft);padding:1px 4px;font-size:11px;font-weight:400}th:nth-last-child(-n+2){text-align:right}td{border-top:1px solid var(--faint);max-width:140px;padding:1px 4px}td .key{background:0 0;border-color:#0000;max-width:100%;padding:0 2px}td .key:hover{border-color:var(--line)}td.n{text-align:right;white-space:nowrap}td.wide{width:30%}td .fill{background:var(--warm);border-radius:2px;height:8px;display:block}td .fill.less{background:var(--cool)}.scores-panel{gap:9px}.scores-panel .name{flex:none;font-weight:600}.means{background:var(--faint);border-radius:8px;flex:none;align-items:flex-start;gap:8px;padding:8px 10px;font-size:12px;display:flex}.score{flex:none;grid-template-columns:18px 1fr auto;align-items:center;gap:3px 8px;font-size:12px;display:grid}.score.own{font-weight:600}.score .value{color:var(--soft);white-space:nowrap;font-weight:400}.score .value b{color:var(--ink);font-weight:600}.score-bar{background:var(--faint);height:7px;box-shadow:inset 0 0 0 1px var(--line);border-radius:4px;grid-column:2/-1;position:relative}.score-bar i{background:var(--bar);border-radius:4px;min-width:2px;position:absolute;inset:0 auto 0 0}.score-bar u{background:var(--ink);width:2px;margin-left:-1px;position:absolute;top:-3px;bottom:-3px}.score.few .score-bar i{border:1px dashed var(--soft);background:0 0}dialog{color:var(--ink);background:var(--card);border:1px solid var(--line);border-radius:12px;width:min(780px,92vw);padding:14px 18px 18px}dialog::backdrop{background:#00000059}.keys-lists{grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px 28px;display:grid}.keys-lists dl div{grid-template-columns:130px 1fr;gap:8px;padding:3px 0;display:grid}.panels{--left:clamp(210px, var(--heads,330px), 330px);grid-template:\"heads map side\" minmax(0, 1fr) / var(--left) minmax(0, 1fr) minmax(290px, 27%)}.app.two .panels{grid-template:\"heads map\" minmax(400px, 2fr) \"heads side\" minmax(170px, 1fr) / var(--left) minmax(0, 1fr)}.app.large .panels{grid-template:\"heads map\"minmax(0,1.4fr)\"heads side\"minmax(220px,1fr)/minmax(0,56fr) minmax(0,44fr)}.app.large .list{flex-basis:220px}.large.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}@container (width>=681px){.app.two .text-panel{grid-template:\"bar strips\"\"said strips\"minmax(0,1fr)/minmax(240px,34%) minmax(0,1fr);gap:8px 18px;display:grid}.app.two .bar{grid-area:bar}.app.two .said{scrollbar-width:thin;grid-area:said;min-height:0;overflow:auto}.app.two .strips{grid-area:strips}.app.two .strips.two{flex-direction:row;gap:18px}.app.two .strips.two>.strip:first-child{flex:1 1 0;max-height:none}.app.two .strip>.patches{min-height:0}}@container (width<=1150px){.facts{flex-basis:100%;order:3}.panels{--left:clamp(190px, var(--heads,240px), 240px);grid-template-columns:var(--left) minmax(0, 1fr) 290px;gap:8px;padding:0 10px 10px}.app.two .panels{grid-template-columns:var(--left) minmax(0, 1fr)}.panel{padding:8px 10px}.overview select{max-width:112px}.overview .pick span{display:none}.app.two .map-name h2 span{clip-path:inset(50%);width:1px;height:1px;position:absolute;overflow:hidden}.map-host .map-foot output{max-height:3em}}@container (width<=940px){.panels{--left:clamp(180px, var(--heads,220px), 220px);grid-template:\"heads map\" minmax(400px, 1.6fr) \"heads side\" minmax(240px, 1fr) / var(--left) minmax(0, 1fr)}.app.two .panels{grid-template:\"heads map\" minmax(880px, auto) \"heads side\" minmax(240px, 1fr) / var(--left) minmax(0, 1fr)}.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}.overview select{max-width:84px}}@container (width>=681px) and (width<=1150px){.chip span{clip-path:inset(50%);width:1px;height:1px;position:absolute;overflow:hidden}.app.large .chip span{clip-path:none;width:auto;height:auto;position:static}.keys{display:none}}@container (width<=680px){.app{overflow-y:auto}header{padding:10px 10px 8px}.panels,.app.two .panels,.app.large .panels{flex:none;grid-template:\"heads\"\"map\"\"side\"/minmax(0,1fr)}.overview{max-height:520px}.heads-scroll{flex:auto}.overview select{max-width:170px}.panel.map{height:560px}.app.two .panel.map{height:980px}.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}.side{height:520px}.map-name{flex-wrap:nowrap}.map-name h2{white-space:nowrap;text-overflow:ellipsis;flex:1;overflow:hidden}.map-name small,.keys{display:none}}@media (pointer:coarse){button,select,.check,.key,.chip,.find input{min-height:36px}button.icon,.map-tools button{width:auto;min-width:36px}.segments span{min-height:34px;line-height:28px}.list{min-height:141px}}@media (hover:none){.esc{display:none}}@media (prefers-reduced-motion:no-preference){.chip,.segments span,button{transition:background-color .12s,border-color .12s}}", Tf = 0;
-function Ef(e) {
+}, Tf = ":host{height:100%;display:block;container-type:inline-size}.app,.wait{--page:#f4f5f8;--card:#fff;--ink:#1a1f27;--soft:#5b6675;--line:#d9dee6;--faint:#eef1f5;--accent:#0b62b8;--on-accent:#fff;--cool:#1f6cb0;--warm:#b85c07;--bar:#6b7787;--alert:#fdf0e3;--mono:ui-monospace, \"SF Mono\", \"Cascadia Mono\", \"DejaVu Sans Mono\", Menlo, Consolas, monospace;--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;color:var(--ink);background:var(--page);font-variant-numeric:tabular-nums;font:13px/1.45 system-ui,Segoe UI,Roboto,Noto Sans,DejaVu Sans,sans-serif}.app[data-dark]{--page:#0e1116;--card:#171b22;--ink:#e8ecf2;--soft:#98a4b3;--line:#2f3743;--faint:#1f252e;--accent:#6cb4ff;--on-accent:#06121f;--cool:#6cb4ff;--warm:#f39a3c;--bar:#98a4b3;--alert:#33230f;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}*,:before,:after{box-sizing:border-box}[hidden]{display:none!important}.app{flex-direction:column;height:100%;min-height:0;display:flex;overflow:hidden}.wait{height:100%;margin:0;padding:48px}h1,h2,h3,p,dl,dd,figure{margin:0}h1{letter-spacing:-.01em;overflow-wrap:anywhere;font-size:17px;line-height:1.25}h2{overflow-wrap:anywhere;font-size:14px;line-height:1.3}h3{font-size:12px;line-height:1.3}small,.hint,.subtitle{color:var(--soft);font-size:12px;font-weight:400}.hint{overflow-wrap:anywhere;line-height:1.4}:focus-visible{outline:2px solid var(--accent);outline-offset:1px}kbd{font:inherit;border:1px solid var(--line);color:var(--ink);background:var(--card);border-bottom-width:2px;border-radius:4px;padding:0 4px;font-size:11px}button,select{font:inherit;color:inherit;font-size:12px}button{cursor:pointer;background:var(--card);border:1px solid var(--line);border-radius:6px;min-height:26px;padding:2px 9px}button:hover,select:hover{border-color:var(--soft)}button[aria-pressed=true]{background:var(--accent);border-color:var(--accent);color:var(--on-accent)}button.icon{flex:none;width:26px;padding:0;line-height:1}button.quiet{color:var(--accent);background:0 0;border-color:#0000;min-height:22px;padding:0 4px}select{background:var(--card);border:1px solid var(--line);border-radius:6px;max-width:170px;min-height:26px;padding:2px 4px}input[type=checkbox]{accent-color:var(--accent);vertical-align:-2px;margin:0 5px 0 0}.pick,.check{color:var(--soft);white-space:nowrap;align-items:center;gap:6px;font-size:12px;display:inline-flex}.check{color:var(--ink);gap:0}.pick select{color:var(--ink)}.segments{border:1px solid var(--line);background:var(--card);border-radius:6px;flex:none;display:inline-flex}.segments label{color:var(--ink);cursor:pointer;display:flex;position:relative}.segments input{opacity:0;cursor:pointer;margin:0;position:absolute;inset:0}.segments span{background:0 0;border:0;border-radius:5px;min-height:24px;padding:3px 9px;font-size:12px;line-height:18px;display:block}.segments label:hover span{background:var(--faint)}.segments input:checked+span{background:var(--accent);color:var(--on-accent)}.segments input:focus-visible+span{outline:2px solid var(--accent);outline-offset:2px}header{flex-wrap:wrap;flex:none;align-items:center;gap:6px 28px;padding:10px 14px 8px;display:flex}.title{flex:300px;min-width:0}.subtitle{overflow-wrap:anywhere;-webkit-line-clamp:2;-webkit-box-orient:vertical;display:-webkit-box;overflow:hidden}.facts{flex-wrap:wrap;gap:2px 20px;display:flex}.facts dt{color:var(--soft);font-size:11px;line-height:1.3}.facts dd{font-weight:600;line-height:1.3}.page-controls{flex-wrap:wrap;align-items:center;gap:6px 8px;display:flex}.saved{color:var(--soft);border-left:3px solid var(--warm);flex-basis:100%;padding-left:8px;font-size:12px}.dot{background:var(--ink);vertical-align:1px;border-radius:50%;width:6px;height:6px;display:inline-block}.notices{flex:none;position:relative}.banner,.notice{border:1px solid var(--warm);background:var(--alert);overflow-wrap:anywhere;border-radius:8px;align-items:center;gap:12px;margin:0 14px 8px;padding:6px 6px 6px 12px;display:flex}.banner span,.notice span{flex:1;min-width:0}.panels{flex:1;gap:10px;min-height:0;padding:0 14px 14px;display:grid;overflow:auto}.panel{background:var(--card);border:1px solid var(--line);border-radius:10px;flex-direction:column;gap:8px;min-width:0;min-height:0;padding:10px 12px;display:flex}.overview{grid-area:heads}.panel.map{grid-area:map}.side{grid-area:side}.panel-head{flex:none;align-items:center;gap:10px;min-height:26px;display:flex}.panel-head h2{white-space:nowrap;flex:1}.panel-head .pick,.panel-head .pick select{flex:0 auto;min-width:0}.scroll{scrollbar-width:thin;scrollbar-color:var(--line) transparent;overscroll-behavior:contain;min-height:0;overflow:auto}.chips{flex-wrap:wrap;flex:none;gap:4px;display:flex}.chip{border-radius:99px;align-items:center;gap:5px;min-height:24px;padding:1px 8px 1px 3px;display:inline-flex}.chip i{color:var(--soft);font-style:normal}.chip[aria-pressed=true]{background:var(--card);color:var(--ink);border-color:var(--accent);box-shadow:inset 0 0 0 1px var(--accent)}.letter{border-radius:5px;flex:none;place-items:center;width:18px;height:18px;font-size:11px;font-weight:700;line-height:1;display:inline-grid}.letter.plain{border:1px dashed var(--soft);color:var(--soft)}.heads-scroll{flex:1;margin:0 -6px;padding:0 6px}.heads{position:relative}.heads canvas{pointer-events:none;position:absolute;top:0;left:0}.heads .mark{color:var(--soft);text-align:center;white-space:nowrap;font-size:11px;line-height:16px;position:absolute}.heads .mark[role=rowheader]{text-align:right;text-overflow:ellipsis;left:0;overflow:hidden}.heads .mark i{font-style:normal}.heads .numbers{background:var(--card);z-index:2;height:17px;position:sticky;top:0}.heads .head{cursor:pointer;border-radius:2px;position:absolute}.heads .head:hover{box-shadow:0 0 0 2px var(--soft)}.heads .head[data-beside]{outline:2px dashed var(--ink);outline-offset:0;z-index:1}.heads .head[data-here]{box-shadow:0 0 0 2px var(--ink);z-index:1}.heads .head[data-chosen]:after{content:\"✓\";text-align:center;background:var(--ink);width:13px;height:13px;color:var(--card);border-radius:3px;font-size:11px;font-weight:700;line-height:13px;position:absolute;bottom:1px;left:1px}.heads .head:focus-visible{outline:3px solid var(--accent);outline-offset:1px;z-index:2}.foot{flex-direction:column;flex:none;gap:3px;display:flex}.keys{flex-wrap:wrap;gap:2px 12px;display:flex}.toolbar,.toolbar>div{flex-wrap:wrap;flex:none;align-items:center;gap:6px 12px;display:flex}.toolbar>div{max-width:100%}button:disabled{color:var(--soft);cursor:default;opacity:.6}.maps{flex:1;grid-template-columns:minmax(0,1fr);gap:14px;min-height:0;display:grid}.app.two .maps{grid-template-columns:repeat(2,minmax(0,1fr))}.map-card{flex-direction:column;gap:6px;min-width:0;min-height:0;display:flex}.map-head{flex:none;align-items:center;gap:8px;display:flex}.map-name{flex-wrap:wrap;flex:1;align-items:center;gap:0 8px;min-width:0;display:flex}.map-name small{white-space:nowrap;text-overflow:ellipsis;flex-basis:100%;line-height:1.3;overflow:hidden}.map-name h2{min-width:0}.map-name h2 span{font-weight:400}.map-buttons{flex:none;gap:4px;display:flex}.map-host{flex-direction:column;flex:1;min-height:0;display:flex}.map-host .map-stage{flex:1;min-height:0}.map-host .map-foot output{max-height:4.5em;overflow-y:auto}.tabs{border-bottom:1px solid var(--line);flex:none;gap:2px;margin:-4px 0 0;display:flex}.tabs button{min-height:30px;color:var(--soft);background:0 0;border:0;border-bottom:2px solid #0000;border-radius:6px 6px 0 0;margin-bottom:-1px;padding:4px 12px}.tabs button[aria-selected=true]{color:var(--ink);border-bottom-color:var(--accent);font-weight:600}.tab-panel{scrollbar-width:thin;flex-direction:column;flex:1;gap:8px;min-height:0;margin:-3px;padding:3px;display:flex;overflow-y:auto}.bar{flex-wrap:wrap;flex:none;align-items:center;gap:4px 10px;display:flex}.bar .mean{font-size:12px}.said{flex-wrap:wrap;flex:none;align-content:flex-start;gap:6px 16px;display:flex}.list{flex:320px;min-width:0;min-height:105px}.list p{border-left:3px solid var(--line);text-overflow:ellipsis;white-space:nowrap;margin-bottom:4px;padding-left:6px;font-size:12px;overflow:hidden}.list p.from-to{border-left-color:var(--cool)}.list p.from-from{border-left-color:var(--warm)}q{font-family:var(--mono);quotes:\"“\" \"”\";white-space:pre;unicode-bidi:isolate;font-weight:600}.keys-list{flex-wrap:wrap;align-content:flex-start;gap:4px;padding:1px;display:flex}.more{color:var(--soft);align-self:center;padding:0 4px;font-size:12px;line-height:24px}.find{flex:100%;align-items:center;gap:4px;min-width:0;display:flex}.find input{min-width:60px;font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:6px;flex:1;min-height:26px;padding:2px 8px;font-size:12px}.find .hint{text-align:right;white-space:nowrap;min-width:56px}.key{align-items:baseline;gap:6px;max-width:100%;min-height:24px;padding:0 6px;font-size:12px;line-height:22px;display:inline-flex}.key span{font-family:var(--mono);white-space:pre;text-overflow:ellipsis;unicode-bidi:isolate;max-width:12em;overflow:hidden}.key i{color:var(--soft);white-space:nowrap;font-size:11px;font-style:normal}.strips{flex-direction:column;flex:1;gap:10px;min-height:130px;display:flex}.strip{flex-direction:column;flex:1 1 0;gap:4px;min-width:0;min-height:0;display:flex}.strips.two>.strip:first-child{flex:0 auto;max-height:50%}.strip>div{flex:1;min-height:0}.strip>.patches{min-height:200px}.running{font:13px/1.7 var(--mono);white-space:pre-wrap;overflow-wrap:anywhere;cursor:default;border-radius:4px;position:relative}.block{padding-left:44px;position:relative}.position{text-align:right;width:38px;color:var(--soft);-webkit-user-select:none;user-select:none;font:11px/22px system-ui,Segoe UI,sans-serif;position:absolute;left:0}.token{-webkit-box-decoration-break:clone;box-decoration-break:clone;unicode-bidi:isolate;border-radius:3px;padding:1px 0}.token.special{border:1px solid var(--line);margin:0 1px;padding:0 3px;font-size:11px}.token:hover{outline:1px solid var(--soft)}.token.at-key{outline:2px dashed var(--warm);outline-offset:-1px}.token.at-query{outline:2px solid var(--ink);outline-offset:-1px}.patches{place-items:start center;display:grid}.patches canvas{cursor:crosshair;touch-action:none}.profile{grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));gap:14px 18px;display:grid}.profile section{min-width:0}.legend{flex-wrap:wrap;gap:2px 16px;font-size:12px;display:flex}.legend i{font-style:normal;font-weight:700}.legend .first{color:var(--cool)}.legend .second{color:var(--warm)}.part-head{color:var(--soft);justify-content:space-between;gap:10px;margin-bottom:4px;font-size:12px;display:flex}.part-head h3{color:var(--ink)}.chart svg{width:100%;display:block;overflow:visible}.chart svg.pickable{cursor:crosshair}.chart text{fill:var(--soft);font-size:11px}.chart .grid{stroke:var(--line)}.chart .mark{stroke:var(--ink);stroke-dasharray:3 2}.chart .cursor{stroke:var(--soft);pointer-events:none}.chart output{text-overflow:ellipsis;white-space:nowrap;min-height:1.45em;font-size:12px;display:block;overflow:hidden}table{border-collapse:collapse;table-layout:auto;width:100%;font-size:12px}th{text-align:left;color:var(--soft);padding:1px 4px;font-size:11px;font-weight:400}th:nth-last-child(-n+2){text-align:right}td{border-top:1px solid var(--faint);max-width:140px;padding:1px 4px}td .key{background:0 0;border-color:#0000;max-width:100%;padding:0 2px}td .key:hover{border-color:var(--line)}td.n{text-align:right;white-space:nowrap}td.wide{width:30%}td .fill{background:var(--warm);border-radius:2px;height:8px;display:block}td .fill.less{background:var(--cool)}.scores-panel{gap:9px}.scores-panel .name{flex:none;font-weight:600}.means{background:var(--faint);border-radius:8px;flex:none;align-items:flex-start;gap:8px;padding:8px 10px;font-size:12px;display:flex}.score{flex:none;grid-template-columns:18px 1fr auto;align-items:center;gap:3px 8px;font-size:12px;display:grid}.score.own{font-weight:600}.score .value{color:var(--soft);white-space:nowrap;font-weight:400}.score .value b{color:var(--ink);font-weight:600}.score-bar{background:var(--faint);height:7px;box-shadow:inset 0 0 0 1px var(--line);border-radius:4px;grid-column:2/-1;position:relative}.score-bar i{background:var(--bar);border-radius:4px;min-width:2px;position:absolute;inset:0 auto 0 0}.score-bar u{background:var(--ink);width:2px;margin-left:-1px;position:absolute;top:-3px;bottom:-3px}.score.few .score-bar i{border:1px dashed var(--soft);background:0 0}dialog{color:var(--ink);background:var(--card);border:1px solid var(--line);border-radius:12px;width:min(780px,92vw);padding:14px 18px 18px}dialog::backdrop{background:#00000059}.keys-lists{grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px 28px;display:grid}.keys-lists dl div{grid-template-columns:130px 1fr;gap:8px;padding:3px 0;display:grid}.panels{--left:clamp(210px, var(--heads,330px), 330px);grid-template:\"heads map side\" minmax(0, 1fr) / var(--left) minmax(0, 1fr) minmax(290px, 27%)}.app.two .panels{grid-template:\"heads map\" minmax(400px, 2fr) \"heads side\" minmax(170px, 1fr) / var(--left) minmax(0, 1fr)}.app.large .panels{grid-template:\"heads map\"minmax(0,1.4fr)\"heads side\"minmax(220px,1fr)/minmax(0,56fr) minmax(0,44fr)}.app.large .list{flex-basis:220px}.large.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}@container (width>=681px){.app.two .text-panel{grid-template:\"bar strips\"\"said strips\"minmax(0,1fr)/minmax(240px,34%) minmax(0,1fr);gap:8px 18px;display:grid}.app.two .bar{grid-area:bar}.app.two .said{scrollbar-width:thin;grid-area:said;min-height:0;overflow:auto}.app.two .strips{grid-area:strips}.app.two .strips.two{flex-direction:row;gap:18px}.app.two .strips.two>.strip:first-child{flex:1 1 0;max-height:none}.app.two .strip>.patches{min-height:0}}@container (width<=1150px){.facts{flex-basis:100%;order:3}.panels{--left:clamp(190px, var(--heads,240px), 240px);grid-template-columns:var(--left) minmax(0, 1fr) 290px;gap:8px;padding:0 10px 10px}.app.two .panels{grid-template-columns:var(--left) minmax(0, 1fr)}.panel{padding:8px 10px}.overview select{max-width:112px}.overview .pick span{display:none}.app.two .map-name h2 span{clip-path:inset(50%);width:1px;height:1px;position:absolute;overflow:hidden}.map-host .map-foot output{max-height:3em}}@container (width<=940px){.panels{--left:clamp(180px, var(--heads,220px), 220px);grid-template:\"heads map\" minmax(400px, 1.6fr) \"heads side\" minmax(240px, 1fr) / var(--left) minmax(0, 1fr)}.app.two .panels{grid-template:\"heads map\" minmax(880px, auto) \"heads side\" minmax(240px, 1fr) / var(--left) minmax(0, 1fr)}.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}.overview select{max-width:84px}}@container (width>=681px) and (width<=1150px){.chip span{clip-path:inset(50%);width:1px;height:1px;position:absolute;overflow:hidden}.app.large .chip span{clip-path:none;width:auto;height:auto;position:static}.keys{display:none}}@container (width<=680px){.app{overflow-y:auto}header{padding:10px 10px 8px}.panels,.app.two .panels,.app.large .panels{flex:none;grid-template:\"heads\"\"map\"\"side\"/minmax(0,1fr)}.overview{max-height:520px}.heads-scroll{flex:auto}.overview select{max-width:170px}.panel.map{height:560px}.app.two .panel.map{height:980px}.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}.side{height:520px}.map-name{flex-wrap:nowrap}.map-name h2{white-space:nowrap;text-overflow:ellipsis;flex:1;overflow:hidden}.map-name small,.keys{display:none}}@media (pointer:coarse){button,select,.check,.key,.chip,.find input{min-height:36px}button.icon,.map-tools button{width:auto;min-width:36px}.segments span{min-height:34px;line-height:28px}.list{min-height:141px}}@media (hover:none){.esc{display:none}}@media (prefers-reduced-motion:no-preference){.chip,.segments span,button{transition:background-color .12s,border-color .12s}}", Ef = 0;
+function Df(e) {
 	let t = Array.isArray(e) ? e[0] : void 0;
 	return t instanceof ArrayBuffer ? t : ArrayBuffer.isView(t) ? new Uint8Array(t.buffer, t.byteOffset, t.byteLength).slice().buffer : /* @__PURE__ */ new ArrayBuffer(0);
 }
-var Df = class {
+var Of = class {
 	model;
 	waiting = /* @__PURE__ */ new Map();
 	constructor(e) {
 		this.model = e, e.on("msg:custom", this.heard);
 	}
 	ask(e, t, n) {
-		let r = `q${++Tf}`;
+		let r = `q${++Ef}`;
 		return new Promise((i, a) => {
 			if (n?.aborted) return a(n.reason);
 			this.waiting.set(r, {
@@ -7016,13 +7025,13 @@ var Df = class {
 		let { id: n, meta: r, refusal: i } = e, a = n === void 0 ? void 0 : this.waiting.get(n);
 		a && n !== void 0 && (this.waiting.delete(n), i === void 0 ? a.resolve({
 			meta: r,
-			data: Ef(t)
+			data: Df(t)
 		}) : a.reject(new T(i)));
 	};
-}, Of = 780;
-async function kf(e, t, n) {
+}, kf = 780;
+async function Af(e, t, n) {
 	let r = e.shadowRoot ?? e.attachShadow({ mode: "open" }), i = new CSSStyleSheet();
-	i.replaceSync(wf), r.adoptedStyleSheets = [i];
+	i.replaceSync(Tf), r.adoptedStyleSheets = [i];
 	let a = null, o = !1, s = async (i) => {
 		let c = S("p", {
 			class: "wait",
@@ -7032,7 +7041,7 @@ async function kf(e, t, n) {
 		try {
 			let { meta: c } = await t.ask("scene", {});
 			if (o) return;
-			a?.destroy(), a = new _f(r, c, t, {
+			a?.destroy(), a = new vf(r, c, t, {
 				address: n.address,
 				hash: i,
 				again: s
@@ -7050,20 +7059,20 @@ async function kf(e, t, n) {
 		o = !0, a?.destroy(), r.replaceChildren();
 	};
 }
-async function Af({ model: e, el: t }) {
+async function jf({ model: e, el: t }) {
 	let n = S("div");
-	n.style.height = `${Of}px`, t.append(n);
-	let r = new Df(e), i = await kf(n, r, { address: !1 });
+	n.style.height = `${kf}px`, t.append(n);
+	let r = new Of(e), i = await Af(n, r, { address: !1 });
 	return () => {
 		i(), r.destroy(), n.remove();
 	};
 }
-async function jf(e) {
+async function Mf(e) {
 	document.documentElement.style.height = document.body.style.height = e.style.height = "100%", document.body.style.margin = "0";
 	let t = document.getElementById("headwise-saved")?.textContent, n = new URLSearchParams(location.search).get("token") ?? "";
-	await kf(e, t ? new Cf(JSON.parse(t)) : new Xu(n), { address: !0 });
+	await Af(e, t ? new wf(JSON.parse(t)) : new Zu(n), { address: !0 });
 }
-var Mf = document.querySelector("main#headwise");
-Mf && jf(Mf);
-var Nf = { render: Af };
-export { Nf as default, kf as mount };
+var Nf = document.querySelector("main#headwise");
+Nf && Mf(Nf);
+var Pf = { render: jf };
+export { Pf as default, Af as mount };
