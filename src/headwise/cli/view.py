@@ -113,7 +113,7 @@ def _refuse_beside_a_trace(name: str, given: list[str]) -> None:
 
 
 def _of_trace(path: str) -> Scene:
-    """What a file holds. Its heads were not scored."""
+    """What a file holds."""
     import headwise as hw
     from headwise.models import read_trace
 
