@@ -184,9 +184,8 @@ class TransformersCache(DynamicCache):  # type: ignore[misc]  # as above
         >>> from headwise.models.adapter import TransformersCache
         >>> from headwise.nn.paged import PagedCache
         >>> from transformers import LlamaConfig, LlamaForCausalLM
-        >>> config = LlamaConfig(
-        ...     hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, vocab_size=16
-        ... )
+        >>> sizes = {"hidden_size": 8, "intermediate_size": 8, "vocab_size": 16, "eos_token_id": None}
+        >>> config = LlamaConfig(num_hidden_layers=1, num_attention_heads=2, **sizes)
         >>> cache = TransformersCache(lambda: PagedCache(page_size=3), config)
         >>> _ = LlamaForCausalLM(config).generate(torch.tensor([[1, 2, 3]]), cache=cache, max_new_tokens=4)
         >>> cache
