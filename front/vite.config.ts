@@ -7,6 +7,7 @@ export default defineConfig({
     outDir: "../src/headwise/viewer/assets",
     emptyOutDir: false,
     target: "es2022",
+    rolldownOptions: { output: { banner: "// Built from front/ by `make viewer`: edit it there." } },
   },
   test: { environment: "jsdom", include: ["test/**/*.test.ts"] },
 });

@@ -1,3 +1,4 @@
+// Built from front/ by `make viewer`: edit it there.
 // src/choosing.ts
 var e = ([e, t]) => `${e}.${t}`;
 function t(e, t) {
