@@ -542,7 +542,7 @@ function qe(e) {
 function k(e, t) {
 	if (e.kind === "grid" && e.width) {
 		let n = t - (e.before ?? 0);
-		if (n >= 0 && n < e.width * (e.height ?? 1e400)) return `r${Math.floor(n / e.width)} c${n % e.width}`;
+		if (n >= 0 && n < e.width * (e.height ?? Infinity)) return `r${Math.floor(n / e.width)} c${n % e.width}`;
 	}
 	return qe(e.labels[t] ?? "");
 }
@@ -696,7 +696,7 @@ function ht(e, t, n, r, i) {
 	}
 }
 function gt(e, t, n, r, i) {
-	let { j0: a, j1: o } = E(t), s = n.top + M(t).y0, c = N(t.kx), l = c ? 1 : pt(t.kx, 60), u = c ? vt(t, r, i) : 0, d = u === 0 ? 1e400 : (n.top - $e - A - 3 - (u === -45 ? 3 : 0)) / (u === -45 ? Xe : 1), f = 11;
+	let { j0: a, j1: o } = E(t), s = n.top + M(t).y0, c = N(t.kx), l = c ? 1 : pt(t.kx, 60), u = c ? vt(t, r, i) : 0, d = u === 0 ? Infinity : (n.top - $e - A - 3 - (u === -45 ? 3 : 0)) / (u === -45 ? Xe : 1), f = 11;
 	for (let p = Math.ceil(a / l) * l; p < o; p += l) {
 		let a = n.left + t.x + (p + .5) * t.kx, o = c ? j(k(r, p), d, i) : O(p), l = c && u === 0 ? i(o) / 2 : 0;
 		if (a - l < n.left || a + l > n.left + t.width + 6) continue;
@@ -995,7 +995,7 @@ function en(e, t) {
 	return Mt(t.dark, t.diverging)[$t(e, t)];
 }
 function tn(e) {
-	return Uint32Array.from(Mt(e.dark, e.diverging), ([e, t, n]) => 0xff000000 | n << 16 | t << 8 | e);
+	return Uint32Array.from(Mt(e.dark, e.diverging), ([e, t, n]) => 4278190080 | n << 16 | t << 8 | e);
 }
 var nn = class {
 	coloured = new de(Gt);
@@ -1660,7 +1660,7 @@ function xr(e, t, n, r) {
 	let c = Tt(e.look.dark);
 	s.scale(I, I), s.fillStyle = c.surface, s.fillRect(0, 0, i + 20, a + _r + 20);
 	let [l, u] = br(e, n), d = vr + Sr(e);
-	return s.textBaseline = "alphabetic", s.fillStyle = c.ink, s.font = `600 16px ${Kn}`, s.fillText(l, d, 28), s.fillStyle = c.soft, s.font = `12px ${Kn}`, s.fillText(j(u, (i - d) * .9, r), d, 46), s.translate(vr, 56), Xn(s, e, t, new nn(), r, I, 1e400), new Promise((e, t) => {
+	return s.textBaseline = "alphabetic", s.fillStyle = c.ink, s.font = `600 16px ${Kn}`, s.fillText(l, d, 28), s.fillStyle = c.soft, s.font = `12px ${Kn}`, s.fillText(j(u, (i - d) * .9, r), d, 46), s.translate(vr, 56), Xn(s, e, t, new nn(), r, I, Infinity), new Promise((e, t) => {
 		o.toBlob((n) => n ? e(n) : t(/* @__PURE__ */ Error("This browser can not draw a picture of that size.")));
 	});
 }
@@ -1795,7 +1795,7 @@ function kr({ view: e, pieces: t, look: n }) {
 	let r = document.createElement("canvas");
 	r.width = Math.round(e.width * I), r.height = Math.round(e.height * I);
 	let i = r.getContext("2d");
-	return i ? (i.scale(I, I), new nn().draw(i, e, t, n, I, 1e400), R("image", {
+	return i ? (i.scale(I, I), new nn().draw(i, e, t, n, I, Infinity), R("image", {
 		x: 0,
 		y: 0,
 		width: e.width,
@@ -2687,154 +2687,154 @@ function ao(e, t) {
 }
 function V() {}
 var oo = .7, so = 1 / oo, co = "\\s*([+-]?\\d+)\\s*", lo = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*", H = "\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*", uo = /^#([0-9a-f]{3,8})$/, fo = RegExp(`^rgb\\(${co},${co},${co}\\)$`), po = RegExp(`^rgb\\(${H},${H},${H}\\)$`), mo = RegExp(`^rgba\\(${co},${co},${co},${lo}\\)$`), ho = RegExp(`^rgba\\(${H},${H},${H},${lo}\\)$`), go = RegExp(`^hsl\\(${lo},${H},${H}\\)$`), _o = RegExp(`^hsla\\(${lo},${H},${H},${lo}\\)$`), vo = {
-	aliceblue: 0xf0f8ff,
-	antiquewhite: 0xfaebd7,
+	aliceblue: 15792383,
+	antiquewhite: 16444375,
 	aqua: 65535,
 	aquamarine: 8388564,
-	azure: 0xf0ffff,
-	beige: 0xf5f5dc,
-	bisque: 0xffe4c4,
+	azure: 15794175,
+	beige: 16119260,
+	bisque: 16770244,
 	black: 0,
-	blanchedalmond: 0xffebcd,
+	blanchedalmond: 16772045,
 	blue: 255,
 	blueviolet: 9055202,
-	brown: 0xa52a2a,
-	burlywood: 0xdeb887,
+	brown: 10824234,
+	burlywood: 14596231,
 	cadetblue: 6266528,
 	chartreuse: 8388352,
-	chocolate: 0xd2691e,
-	coral: 0xff7f50,
+	chocolate: 13789470,
+	coral: 16744272,
 	cornflowerblue: 6591981,
-	cornsilk: 0xfff8dc,
-	crimson: 0xdc143c,
+	cornsilk: 16775388,
+	crimson: 14423100,
 	cyan: 65535,
 	darkblue: 139,
 	darkcyan: 35723,
-	darkgoldenrod: 0xb8860b,
-	darkgray: 0xa9a9a9,
+	darkgoldenrod: 12092939,
+	darkgray: 11119017,
 	darkgreen: 25600,
-	darkgrey: 0xa9a9a9,
-	darkkhaki: 0xbdb76b,
+	darkgrey: 11119017,
+	darkkhaki: 12433259,
 	darkmagenta: 9109643,
 	darkolivegreen: 5597999,
-	darkorange: 0xff8c00,
-	darkorchid: 0x9932cc,
+	darkorange: 16747520,
+	darkorchid: 10040012,
 	darkred: 9109504,
-	darksalmon: 0xe9967a,
+	darksalmon: 15308410,
 	darkseagreen: 9419919,
 	darkslateblue: 4734347,
 	darkslategray: 3100495,
 	darkslategrey: 3100495,
 	darkturquoise: 52945,
 	darkviolet: 9699539,
-	deeppink: 0xff1493,
+	deeppink: 16716947,
 	deepskyblue: 49151,
 	dimgray: 6908265,
 	dimgrey: 6908265,
 	dodgerblue: 2003199,
-	firebrick: 0xb22222,
-	floralwhite: 0xfffaf0,
+	firebrick: 11674146,
+	floralwhite: 16775920,
 	forestgreen: 2263842,
-	fuchsia: 0xff00ff,
-	gainsboro: 0xdcdcdc,
-	ghostwhite: 0xf8f8ff,
-	gold: 0xffd700,
-	goldenrod: 0xdaa520,
+	fuchsia: 16711935,
+	gainsboro: 14474460,
+	ghostwhite: 16316671,
+	gold: 16766720,
+	goldenrod: 14329120,
 	gray: 8421504,
 	green: 32768,
-	greenyellow: 0xadff2f,
+	greenyellow: 11403055,
 	grey: 8421504,
-	honeydew: 0xf0fff0,
-	hotpink: 0xff69b4,
-	indianred: 0xcd5c5c,
+	honeydew: 15794160,
+	hotpink: 16738740,
+	indianred: 13458524,
 	indigo: 4915330,
-	ivory: 0xfffff0,
-	khaki: 0xf0e68c,
-	lavender: 0xe6e6fa,
-	lavenderblush: 0xfff0f5,
+	ivory: 16777200,
+	khaki: 15787660,
+	lavender: 15132410,
+	lavenderblush: 16773365,
 	lawngreen: 8190976,
-	lemonchiffon: 0xfffacd,
-	lightblue: 0xadd8e6,
-	lightcoral: 0xf08080,
-	lightcyan: 0xe0ffff,
-	lightgoldenrodyellow: 0xfafad2,
-	lightgray: 0xd3d3d3,
+	lemonchiffon: 16775885,
+	lightblue: 11393254,
+	lightcoral: 15761536,
+	lightcyan: 14745599,
+	lightgoldenrodyellow: 16448210,
+	lightgray: 13882323,
 	lightgreen: 9498256,
-	lightgrey: 0xd3d3d3,
-	lightpink: 0xffb6c1,
-	lightsalmon: 0xffa07a,
+	lightgrey: 13882323,
+	lightpink: 16758465,
+	lightsalmon: 16752762,
 	lightseagreen: 2142890,
 	lightskyblue: 8900346,
 	lightslategray: 7833753,
 	lightslategrey: 7833753,
-	lightsteelblue: 0xb0c4de,
-	lightyellow: 0xffffe0,
+	lightsteelblue: 11584734,
+	lightyellow: 16777184,
 	lime: 65280,
 	limegreen: 3329330,
-	linen: 0xfaf0e6,
-	magenta: 0xff00ff,
+	linen: 16445670,
+	magenta: 16711935,
 	maroon: 8388608,
 	mediumaquamarine: 6737322,
 	mediumblue: 205,
-	mediumorchid: 0xba55d3,
+	mediumorchid: 12211667,
 	mediumpurple: 9662683,
 	mediumseagreen: 3978097,
 	mediumslateblue: 8087790,
 	mediumspringgreen: 64154,
 	mediumturquoise: 4772300,
-	mediumvioletred: 0xc71585,
+	mediumvioletred: 13047173,
 	midnightblue: 1644912,
-	mintcream: 0xf5fffa,
-	mistyrose: 0xffe4e1,
-	moccasin: 0xffe4b5,
-	navajowhite: 0xffdead,
+	mintcream: 16121850,
+	mistyrose: 16770273,
+	moccasin: 16770229,
+	navajowhite: 16768685,
 	navy: 128,
-	oldlace: 0xfdf5e6,
+	oldlace: 16643558,
 	olive: 8421376,
 	olivedrab: 7048739,
-	orange: 0xffa500,
-	orangered: 0xff4500,
-	orchid: 0xda70d6,
-	palegoldenrod: 0xeee8aa,
-	palegreen: 0x98fb98,
-	paleturquoise: 0xafeeee,
-	palevioletred: 0xdb7093,
-	papayawhip: 0xffefd5,
-	peachpuff: 0xffdab9,
-	peru: 0xcd853f,
-	pink: 0xffc0cb,
-	plum: 0xdda0dd,
-	powderblue: 0xb0e0e6,
+	orange: 16753920,
+	orangered: 16729344,
+	orchid: 14315734,
+	palegoldenrod: 15657130,
+	palegreen: 10025880,
+	paleturquoise: 11529966,
+	palevioletred: 14381203,
+	papayawhip: 16773077,
+	peachpuff: 16767673,
+	peru: 13468991,
+	pink: 16761035,
+	plum: 14524637,
+	powderblue: 11591910,
 	purple: 8388736,
 	rebeccapurple: 6697881,
-	red: 0xff0000,
-	rosybrown: 0xbc8f8f,
+	red: 16711680,
+	rosybrown: 12357519,
 	royalblue: 4286945,
 	saddlebrown: 9127187,
-	salmon: 0xfa8072,
-	sandybrown: 0xf4a460,
+	salmon: 16416882,
+	sandybrown: 16032864,
 	seagreen: 3050327,
-	seashell: 0xfff5ee,
-	sienna: 0xa0522d,
-	silver: 0xc0c0c0,
+	seashell: 16774638,
+	sienna: 10506797,
+	silver: 12632256,
 	skyblue: 8900331,
 	slateblue: 6970061,
 	slategray: 7372944,
 	slategrey: 7372944,
-	snow: 0xfffafa,
+	snow: 16775930,
 	springgreen: 65407,
 	steelblue: 4620980,
-	tan: 0xd2b48c,
+	tan: 13808780,
 	teal: 32896,
-	thistle: 0xd8bfd8,
-	tomato: 0xff6347,
+	thistle: 14204888,
+	tomato: 16737095,
 	turquoise: 4251856,
-	violet: 0xee82ee,
-	wheat: 0xf5deb3,
-	white: 0xffffff,
-	whitesmoke: 0xf5f5f5,
-	yellow: 0xffff00,
-	yellowgreen: 0x9acd32
+	violet: 15631086,
+	wheat: 16113331,
+	white: 16777215,
+	whitesmoke: 16119285,
+	yellow: 16776960,
+	yellowgreen: 10145074
 };
 io(V, Co, {
 	copy(e) {
@@ -3268,7 +3268,7 @@ nc.prototype = rc.prototype = {
 		n = (n == null ? ec() : +n) + (t == null ? 0 : +t), !this._next && Js !== this && (Js ? Js._next = this : qs = this, Js = this), this._call = e, this._time = n, cc();
 	},
 	stop: function() {
-		this._call && (this._call = null, this._time = 1e400, cc());
+		this._call && (this._call = null, this._time = Infinity, cc());
 	}
 };
 function rc(e, t, n) {
@@ -3293,11 +3293,11 @@ function oc() {
 	t > Ks && (Zs -= t, Ys = e);
 }
 function sc() {
-	for (var e, t = qs, n, r = 1e400; t;) t._call ? (r > t._time && (r = t._time), e = t, t = t._next) : (n = t._next, t._next = null, t = e ? e._next = n : qs = n);
+	for (var e, t = qs, n, r = Infinity; t;) t._call ? (r > t._time && (r = t._time), e = t, t = t._next) : (n = t._next, t._next = null, t = e ? e._next = n : qs = n);
 	Js = e, cc(r);
 }
 function cc(e) {
-	Us || (Ws &&= clearTimeout(Ws), e - Xs > 24 ? (e < 1e400 && (Ws = setTimeout(ac, Math.ceil(e - Qs.now() - Zs) + 1)), Gs &&= clearInterval(Gs)) : (Gs ||= (Ys = Qs.now(), setInterval(oc, Ks)), Us = 1, $s(ac)));
+	Us || (Ws &&= clearTimeout(Ws), e - Xs > 24 ? (e < Infinity && (Ws = setTimeout(ac, Math.ceil(e - Qs.now() - Zs) + 1)), Gs &&= clearInterval(Gs)) : (Gs ||= (Ys = Qs.now(), setInterval(oc, Ks)), Us = 1, $s(ac)));
 }
 function lc(e, t, n) {
 	var r = new nc();
@@ -3457,7 +3457,12 @@ function Ac(e, t) {
 		a && delete e.__transition;
 	}
 }
-function jc(e, t) {
+function jc(e) {
+	return this.each(function() {
+		Ac(this, e);
+	});
+}
+function Mc(e, t) {
 	var n, r;
 	return function() {
 		var i = J(this, e), a = i.tween;
@@ -3471,7 +3476,7 @@ function jc(e, t) {
 		i.tween = r;
 	};
 }
-function Mc(e, t, n) {
+function Nc(e, t, n) {
 	var r, i;
 	if (typeof n != "function") throw Error();
 	return function() {
@@ -3490,15 +3495,15 @@ function Mc(e, t, n) {
 		a.tween = i;
 	};
 }
-function Nc(e, t) {
+function Pc(e, t) {
 	var n = this._id;
 	if (e += "", arguments.length < 2) {
 		for (var r = Y(this.node(), n).tween, i = 0, a = r.length, o; i < a; ++i) if ((o = r[i]).name === e) return o.value;
 		return null;
 	}
-	return this.each((t == null ? jc : Mc)(n, e, t));
+	return this.each((t == null ? Mc : Nc)(n, e, t));
 }
-function Pc(e, t, n) {
+function Fc(e, t, n) {
 	var r = e._id;
 	return e.each(function() {
 		var e = J(this, r);
@@ -3507,63 +3512,71 @@ function Pc(e, t, n) {
 		return Y(e, r).value[t];
 	};
 }
-function Fc(e, t) {
+function Ic(e, t) {
 	var n;
 	return (typeof t == "number" ? q : t instanceof Co ? Ss : (n = Co(t)) ? (t = n, Ss) : Ds)(e, t);
 }
-function Ic(e) {
+function Lc(e) {
 	return function() {
 		this.removeAttribute(e);
 	};
 }
-function Lc(e) {
+function Rc(e) {
 	return function() {
 		this.removeAttributeNS(e.space, e.local);
 	};
 }
-function Rc(e, t, n) {
+function zc(e, t, n) {
 	var r, i = n + "", a;
 	return function() {
 		var o = this.getAttribute(e);
 		return o === i ? null : o === r ? a : a = t(r = o, n);
 	};
 }
-function zc(e, t, n) {
+function Bc(e, t, n) {
 	var r, i = n + "", a;
 	return function() {
 		var o = this.getAttributeNS(e.space, e.local);
 		return o === i ? null : o === r ? a : a = t(r = o, n);
 	};
 }
-function Bc(e, t, n) {
+function Vc(e, t, n) {
 	var r, i, a;
 	return function() {
 		var o, s = n(this), c;
 		return s == null ? void this.removeAttribute(e) : (o = this.getAttribute(e), c = s + "", o === c ? null : o === r && c === i ? a : (i = c, a = t(r = o, s)));
 	};
 }
-function Vc(e, t, n) {
+function Hc(e, t, n) {
 	var r, i, a;
 	return function() {
 		var o, s = n(this), c;
 		return s == null ? void this.removeAttributeNS(e.space, e.local) : (o = this.getAttributeNS(e.space, e.local), c = s + "", o === c ? null : o === r && c === i ? a : (i = c, a = t(r = o, s)));
 	};
 }
-function Hc(e, t) {
-	var n = Kr(e), r = n === "transform" ? Is : Fc;
-	return this.attrTween(e, typeof t == "function" ? (n.local ? Vc : Bc)(n, r, Pc(this, "attr." + e, t)) : t == null ? (n.local ? Lc : Ic)(n) : (n.local ? zc : Rc)(n, r, t));
-}
 function Uc(e, t) {
+	var n = Kr(e), r = n === "transform" ? Is : Ic;
+	return this.attrTween(e, typeof t == "function" ? (n.local ? Hc : Vc)(n, r, Fc(this, "attr." + e, t)) : t == null ? (n.local ? Rc : Lc)(n) : (n.local ? Bc : zc)(n, r, t));
+}
+function Wc(e, t) {
 	return function(n) {
 		this.setAttribute(e, t.call(this, n));
 	};
 }
-function Wc(e, t) {
+function Gc(e, t) {
 	return function(n) {
 		this.setAttributeNS(e.space, e.local, t.call(this, n));
 	};
 }
-function Gc(e, t) {
+function Kc(e, t) {
+	var n, r;
+	function i() {
+		var i = t.apply(this, arguments);
+		return i !== r && (n = (r = i) && Gc(e, i)), n;
+	}
+	return i._value = t, i;
+}
+function qc(e, t) {
 	var n, r;
 	function i() {
 		var i = t.apply(this, arguments);
@@ -3571,116 +3584,108 @@ function Gc(e, t) {
 	}
 	return i._value = t, i;
 }
-function Kc(e, t) {
-	var n, r;
-	function i() {
-		var i = t.apply(this, arguments);
-		return i !== r && (n = (r = i) && Uc(e, i)), n;
-	}
-	return i._value = t, i;
-}
-function qc(e, t) {
+function Jc(e, t) {
 	var n = "attr." + e;
 	if (arguments.length < 2) return (n = this.tween(n)) && n._value;
 	if (t == null) return this.tween(n, null);
 	if (typeof t != "function") throw Error();
 	var r = Kr(e);
-	return this.tween(n, (r.local ? Gc : Kc)(r, t));
+	return this.tween(n, (r.local ? Kc : qc)(r, t));
 }
-function Jc(e, t) {
+function Yc(e, t) {
 	return function() {
 		Oc(this, e).delay = +t.apply(this, arguments);
 	};
 }
-function Yc(e, t) {
+function Xc(e, t) {
 	return t = +t, function() {
 		Oc(this, e).delay = t;
 	};
 }
-function Xc(e) {
+function Zc(e) {
 	var t = this._id;
-	return arguments.length ? this.each((typeof e == "function" ? Jc : Yc)(t, e)) : Y(this.node(), t).delay;
+	return arguments.length ? this.each((typeof e == "function" ? Yc : Xc)(t, e)) : Y(this.node(), t).delay;
 }
-function Zc(e, t) {
+function Qc(e, t) {
 	return function() {
 		J(this, e).duration = +t.apply(this, arguments);
 	};
 }
-function Qc(e, t) {
+function $c(e, t) {
 	return t = +t, function() {
 		J(this, e).duration = t;
 	};
 }
-function $c(e) {
+function el(e) {
 	var t = this._id;
-	return arguments.length ? this.each((typeof e == "function" ? Zc : Qc)(t, e)) : Y(this.node(), t).duration;
+	return arguments.length ? this.each((typeof e == "function" ? Qc : $c)(t, e)) : Y(this.node(), t).duration;
 }
-function el(e, t) {
+function tl(e, t) {
 	if (typeof t != "function") throw Error();
 	return function() {
 		J(this, e).ease = t;
 	};
 }
-function tl(e) {
+function nl(e) {
 	var t = this._id;
-	return arguments.length ? this.each(el(t, e)) : Y(this.node(), t).ease;
+	return arguments.length ? this.each(tl(t, e)) : Y(this.node(), t).ease;
 }
-function nl(e, t) {
+function rl(e, t) {
 	return function() {
 		var n = t.apply(this, arguments);
 		if (typeof n != "function") throw Error();
 		J(this, e).ease = n;
 	};
 }
-function rl(e) {
-	if (typeof e != "function") throw Error();
-	return this.each(nl(this._id, e));
-}
 function il(e) {
+	if (typeof e != "function") throw Error();
+	return this.each(rl(this._id, e));
+}
+function al(e) {
 	typeof e != "function" && (e = ii(e));
 	for (var t = this._groups, n = t.length, r = Array(n), i = 0; i < n; ++i) for (var a = t[i], o = a.length, s = r[i] = [], c, l = 0; l < o; ++l) (c = a[l]) && e.call(c, c.__data__, l, a) && s.push(c);
 	return new X(r, this._parents, this._name, this._id);
 }
-function al(e) {
+function ol(e) {
 	if (e._id !== this._id) throw Error();
 	for (var t = this._groups, n = e._groups, r = t.length, i = n.length, a = Math.min(r, i), o = Array(r), s = 0; s < a; ++s) for (var c = t[s], l = n[s], u = c.length, d = o[s] = Array(u), f, p = 0; p < u; ++p) (f = c[p] || l[p]) && (d[p] = f);
 	for (; s < r; ++s) o[s] = t[s];
 	return new X(o, this._parents, this._name, this._id);
 }
-function ol(e) {
+function sl(e) {
 	return (e + "").trim().split(/^|\s+/).every(function(e) {
 		var t = e.indexOf(".");
 		return t >= 0 && (e = e.slice(0, t)), !e || e === "start";
 	});
 }
-function sl(e, t, n) {
-	var r, i, a = ol(t) ? Oc : J;
+function cl(e, t, n) {
+	var r, i, a = sl(t) ? Oc : J;
 	return function() {
 		var o = a(this, e), s = o.on;
 		s !== r && (i = (r = s).copy()).on(t, n), o.on = i;
 	};
 }
-function cl(e, t) {
+function ll(e, t) {
 	var n = this._id;
-	return arguments.length < 2 ? Y(this.node(), n).on.on(e) : this.each(sl(n, e, t));
+	return arguments.length < 2 ? Y(this.node(), n).on.on(e) : this.each(cl(n, e, t));
 }
-function ll(e) {
+function ul(e) {
 	return function() {
 		var t = this.parentNode;
 		for (var n in this.__transition) if (+n !== e) return;
 		t && t.removeChild(this);
 	};
 }
-function ul() {
-	return this.on("end.remove", ll(this._id));
+function dl() {
+	return this.on("end.remove", ul(this._id));
 }
-function dl(e) {
+function fl(e) {
 	var t = this._name, n = this._id;
 	typeof e != "function" && (e = Zr(e));
 	for (var r = this._groups, i = r.length, a = Array(i), o = 0; o < i; ++o) for (var s = r[o], c = s.length, l = a[o] = Array(c), u, d, f = 0; f < c; ++f) (u = s[f]) && (d = e.call(u, u.__data__, f, s)) && ("__data__" in u && (d.__data__ = u.__data__), l[f] = d, Dc(l[f], t, n, f, l, Y(u, n)));
 	return new X(a, this._parents, t, n);
 }
-function fl(e) {
+function pl(e) {
 	var t = this._name, n = this._id;
 	typeof e != "function" && (e = ti(e));
 	for (var r = this._groups, i = r.length, a = [], o = [], s = 0; s < i; ++s) for (var c = r[s], l = c.length, u, d = 0; d < l; ++d) if (u = c[d]) {
@@ -3689,103 +3694,103 @@ function fl(e) {
 	}
 	return new X(a, o, t, n);
 }
-var pl = Ba.prototype.constructor;
-function ml() {
-	return new pl(this._groups, this._parents);
+var ml = Ba.prototype.constructor;
+function hl() {
+	return new ml(this._groups, this._parents);
 }
-function hl(e, t) {
+function gl(e, t) {
 	var n, r, i;
 	return function() {
 		var a = Ji(this, e), o = (this.style.removeProperty(e), Ji(this, e));
 		return a === o ? null : a === n && o === r ? i : i = t(n = a, r = o);
 	};
 }
-function gl(e) {
+function _l(e) {
 	return function() {
 		this.style.removeProperty(e);
 	};
 }
-function _l(e, t, n) {
+function vl(e, t, n) {
 	var r, i = n + "", a;
 	return function() {
 		var o = Ji(this, e);
 		return o === i ? null : o === r ? a : a = t(r = o, n);
 	};
 }
-function vl(e, t, n) {
+function yl(e, t, n) {
 	var r, i, a;
 	return function() {
 		var o = Ji(this, e), s = n(this), c = s + "";
 		return s ?? (c = s = (this.style.removeProperty(e), Ji(this, e))), o === c ? null : o === r && c === i ? a : (i = c, a = t(r = o, s));
 	};
 }
-function yl(e, t) {
+function bl(e, t) {
 	var n, r, i, a = "style." + t, o = "end." + a, s;
 	return function() {
-		var c = J(this, e), l = c.on, u = c.value[a] == null ? s ||= gl(t) : void 0;
+		var c = J(this, e), l = c.on, u = c.value[a] == null ? s ||= _l(t) : void 0;
 		(l !== n || i !== u) && (r = (n = l).copy()).on(o, i = u), c.on = r;
 	};
 }
-function bl(e, t, n) {
-	var r = (e += "") == "transform" ? Fs : Fc;
-	return t == null ? this.styleTween(e, hl(e, r)).on("end.style." + e, gl(e)) : typeof t == "function" ? this.styleTween(e, vl(e, r, Pc(this, "style." + e, t))).each(yl(this._id, e)) : this.styleTween(e, _l(e, r, t), n).on("end.style." + e, null);
-}
 function xl(e, t, n) {
+	var r = (e += "") == "transform" ? Fs : Ic;
+	return t == null ? this.styleTween(e, gl(e, r)).on("end.style." + e, _l(e)) : typeof t == "function" ? this.styleTween(e, yl(e, r, Fc(this, "style." + e, t))).each(bl(this._id, e)) : this.styleTween(e, vl(e, r, t), n).on("end.style." + e, null);
+}
+function Sl(e, t, n) {
 	return function(r) {
 		this.style.setProperty(e, t.call(this, r), n);
 	};
 }
-function Sl(e, t, n) {
+function Cl(e, t, n) {
 	var r, i;
 	function a() {
 		var a = t.apply(this, arguments);
-		return a !== i && (r = (i = a) && xl(e, a, n)), r;
+		return a !== i && (r = (i = a) && Sl(e, a, n)), r;
 	}
 	return a._value = t, a;
 }
-function Cl(e, t, n) {
+function wl(e, t, n) {
 	var r = "style." + (e += "");
 	if (arguments.length < 2) return (r = this.tween(r)) && r._value;
 	if (t == null) return this.tween(r, null);
 	if (typeof t != "function") throw Error();
-	return this.tween(r, Sl(e, t, n ?? ""));
+	return this.tween(r, Cl(e, t, n ?? ""));
 }
-function wl(e) {
+function Tl(e) {
 	return function() {
 		this.textContent = e;
 	};
 }
-function Tl(e) {
+function El(e) {
 	return function() {
 		var t = e(this);
 		this.textContent = t ?? "";
 	};
 }
-function El(e) {
-	return this.tween("text", typeof e == "function" ? Tl(Pc(this, "text", e)) : wl(e == null ? "" : e + ""));
-}
 function Dl(e) {
+	return this.tween("text", typeof e == "function" ? El(Fc(this, "text", e)) : Tl(e == null ? "" : e + ""));
+}
+function Ol(e) {
 	return function(t) {
 		this.textContent = e.call(this, t);
 	};
 }
-function Ol(e) {
+function kl(e) {
 	var t, n;
 	function r() {
 		var r = e.apply(this, arguments);
-		return r !== n && (t = (n = r) && Dl(r)), t;
+		return r !== n && (t = (n = r) && Ol(r)), t;
 	}
 	return r._value = e, r;
 }
-function kl(e) {
+function Al(e) {
 	var t = "text";
 	if (arguments.length < 1) return (t = this.tween(t)) && t._value;
 	if (e == null) return this.tween(t, null);
 	if (typeof e != "function") throw Error();
-	return this.tween(t, Ol(e));
+	return this.tween(t, kl(e));
 }
-function Al() {
-	for (var e = this._name, t = this._id, n = Nl(), r = this._groups, i = r.length, a = 0; a < i; ++a) for (var o = r[a], s = o.length, c, l = 0; l < s; ++l) if (c = o[l]) {
+function jl() {
+	for (var e = this._name, t = this._id, n = Pl(), r = this._groups, i = r.length, a = 0; a < i; ++a) for (var o = r[a], s = o.length, c, l = 0; l < s; ++l) if (c = o[l]) {
 		var u = Y(c, t);
 		Dc(c, e, n, l, o, {
 			time: u.time + u.delay + u.duration,
@@ -3796,7 +3801,7 @@ function Al() {
 	}
 	return new X(r, this._parents, e, n);
 }
-function jl() {
+function Ml() {
 	var e, t, n = this, r = n._id, i = n.size();
 	return new Promise(function(a, o) {
 		var s = { value: o }, c = { value: function() {
@@ -3808,69 +3813,66 @@ function jl() {
 		}), i === 0 && a();
 	});
 }
-var Ml = 0;
+var Nl = 0;
 function X(e, t, n, r) {
 	this._groups = e, this._parents = t, this._name = n, this._id = r;
 }
-function Nl() {
-	return ++Ml;
+function Pl() {
+	return ++Nl;
 }
 var Z = Ba.prototype;
 X.prototype = {
 	constructor: X,
-	select: dl,
-	selectAll: fl,
+	select: fl,
+	selectAll: pl,
 	selectChild: Z.selectChild,
 	selectChildren: Z.selectChildren,
-	filter: il,
-	merge: al,
-	selection: ml,
-	transition: Al,
+	filter: al,
+	merge: ol,
+	selection: hl,
+	transition: jl,
 	call: Z.call,
 	nodes: Z.nodes,
 	node: Z.node,
 	size: Z.size,
 	empty: Z.empty,
 	each: Z.each,
-	on: cl,
-	attr: Hc,
-	attrTween: qc,
-	style: bl,
-	styleTween: Cl,
-	text: El,
-	textTween: kl,
-	remove: ul,
-	tween: Nc,
-	delay: Xc,
-	duration: $c,
-	ease: tl,
-	easeVarying: rl,
-	end: jl,
+	on: ll,
+	attr: Uc,
+	attrTween: Jc,
+	style: xl,
+	styleTween: wl,
+	text: Dl,
+	textTween: Al,
+	remove: dl,
+	tween: Pc,
+	delay: Zc,
+	duration: el,
+	ease: nl,
+	easeVarying: il,
+	end: Ml,
 	[Symbol.iterator]: Z[Symbol.iterator]
 };
-var Pl = {
+var Fl = {
 	time: null,
 	delay: 0,
 	duration: 250,
 	ease: uc
 };
-function Fl(e, t) {
+function Il(e, t) {
 	for (var n; !(n = e.__transition) || !(n = n[t]);) if (!(e = e.parentNode)) throw Error(`transition ${t} not found`);
 	return n;
 }
-Ba.prototype.interrupt = function(e) {
-	return this.each(function() {
-		Ac(this, e);
-	});
-}, Ba.prototype.transition = function(e) {
+function Ll(e) {
 	var t, n;
-	e instanceof X ? (t = e._id, e = e._name) : (t = Nl(), (n = Pl).time = ec(), e = e == null ? null : e + "");
-	for (var r = this._groups, i = r.length, a = 0; a < i; ++a) for (var o = r[a], s = o.length, c, l = 0; l < s; ++l) (c = o[l]) && Dc(c, e, t, l, o, n || Fl(c, t));
+	e instanceof X ? (t = e._id, e = e._name) : (t = Pl(), (n = Fl).time = ec(), e = e == null ? null : e + "");
+	for (var r = this._groups, i = r.length, a = 0; a < i; ++a) for (var o = r[a], s = o.length, c, l = 0; l < s; ++l) (c = o[l]) && Dc(c, e, t, l, o, n || Il(c, t));
 	return new X(r, this._parents, e, t);
-};
+}
+Ba.prototype.interrupt = jc, Ba.prototype.transition = Ll;
 // node_modules/d3-zoom/dist/d3-zoom.mjs
-var Il = (e) => () => e;
-function Ll(e, { sourceEvent: t, target: n, transform: r, dispatch: i }) {
+var Rl = (e) => () => e;
+function zl(e, { sourceEvent: t, target: n, transform: r, dispatch: i }) {
 	Object.defineProperties(this, {
 		type: {
 			value: e,
@@ -3934,46 +3936,46 @@ Q.prototype = {
 		return "translate(" + this.x + "," + this.y + ") scale(" + this.k + ")";
 	}
 };
-var Rl = new Q(1, 0, 0);
-zl.prototype = Q.prototype;
-function zl(e) {
-	for (; !e.__zoom;) if (!(e = e.parentNode)) return Rl;
+var Bl = new Q(1, 0, 0);
+Vl.prototype = Q.prototype;
+function Vl(e) {
+	for (; !e.__zoom;) if (!(e = e.parentNode)) return Bl;
 	return e.__zoom;
 }
-function Bl(e) {
+function Hl(e) {
 	e.stopImmediatePropagation();
 }
-function Vl(e) {
+function Ul(e) {
 	e.preventDefault(), e.stopImmediatePropagation();
 }
-function Hl(e) {
+function Wl(e) {
 	return (!e.ctrlKey || e.type === "wheel") && !e.button;
 }
-function Ul() {
+function Gl() {
 	var e = this;
 	return e instanceof SVGElement ? (e = e.ownerSVGElement || e, e.hasAttribute("viewBox") ? (e = e.viewBox.baseVal, [[e.x, e.y], [e.x + e.width, e.y + e.height]]) : [[0, 0], [e.width.baseVal.value, e.height.baseVal.value]]) : [[0, 0], [e.clientWidth, e.clientHeight]];
 }
-function Wl() {
-	return this.__zoom || Rl;
+function Kl() {
+	return this.__zoom || Bl;
 }
-function Gl(e) {
+function ql(e) {
 	return -e.deltaY * (e.deltaMode === 1 ? .05 : e.deltaMode ? 1 : .002) * (e.ctrlKey ? 10 : 1);
 }
-function Kl() {
+function Jl() {
 	return navigator.maxTouchPoints || "ontouchstart" in this;
 }
-function ql(e, t, n) {
+function Yl(e, t, n) {
 	var r = e.invertX(t[0][0]) - n[0][0], i = e.invertX(t[1][0]) - n[1][0], a = e.invertY(t[0][1]) - n[0][1], o = e.invertY(t[1][1]) - n[1][1];
 	return e.translate(i > r ? (r + i) / 2 : Math.min(0, r) || Math.max(0, i), o > a ? (a + o) / 2 : Math.min(0, a) || Math.max(0, o));
 }
-function Jl() {
-	var e = Hl, t = Ul, n = ql, r = Gl, i = Kl, a = [0, 1e400], o = [[-1e400, -1e400], [1e400, 1e400]], s = 250, c = Vs, l = Ja("start", "zoom", "end"), u, d, f, p = 500, m = 150, h = 0, g = 10;
+function Xl() {
+	var e = Wl, t = Gl, n = Yl, r = ql, i = Jl, a = [0, Infinity], o = [[-Infinity, -Infinity], [Infinity, Infinity]], s = 250, c = Vs, l = Ja("start", "zoom", "end"), u, d, f, p = 500, m = 150, h = 0, g = 10;
 	function _(e) {
-		e.property("__zoom", Wl).on("wheel.zoom", ne, { passive: !1 }).on("mousedown.zoom", re).on("dblclick.zoom", ie).filter(i).on("touchstart.zoom", ae).on("touchmove.zoom", oe).on("touchend.zoom touchcancel.zoom", se).style("-webkit-tap-highlight-color", "rgba(0,0,0,0)");
+		e.property("__zoom", Kl).on("wheel.zoom", ne, { passive: !1 }).on("mousedown.zoom", re).on("dblclick.zoom", ie).filter(i).on("touchstart.zoom", ae).on("touchmove.zoom", oe).on("touchend.zoom touchcancel.zoom", se).style("-webkit-tap-highlight-color", "rgba(0,0,0,0)");
 	}
 	_.transform = function(e, t, n, r) {
 		var i = e.selection ? e.selection() : e;
-		i.property("__zoom", Wl), e === i ? i.interrupt().each(function() {
+		i.property("__zoom", Kl), e === i ? i.interrupt().each(function() {
 			x(this, arguments).event(r).start().zoom(null, typeof t == "function" ? t.apply(this, arguments) : t).end();
 		}) : ee(e, t, n, r);
 	}, _.scaleBy = function(e, t, n, r) {
@@ -3992,7 +3994,7 @@ function Jl() {
 	}, _.translateTo = function(e, r, i, a, s) {
 		_.transform(e, function() {
 			var e = t.apply(this, arguments), s = this.__zoom, c = a == null ? b(e) : typeof a == "function" ? a.apply(this, arguments) : a;
-			return n(Rl.translate(c[0], c[1]).scale(s.k).translate(typeof r == "function" ? -r.apply(this, arguments) : -r, typeof i == "function" ? -i.apply(this, arguments) : -i), e, o);
+			return n(Bl.translate(c[0], c[1]).scale(s.k).translate(typeof r == "function" ? -r.apply(this, arguments) : -r, typeof i == "function" ? -i.apply(this, arguments) : -i), e, o);
 		}, a, s);
 	};
 	function v(e, t) {
@@ -4043,7 +4045,7 @@ function Jl() {
 		},
 		emit: function(e) {
 			var t = B(this.that).datum();
-			l.call(e, this.that, new Ll(e, {
+			l.call(e, this.that, new zl(e, {
 				sourceEvent: this.sourceEvent,
 				target: _,
 				transform: this.that.__zoom,
@@ -4057,7 +4059,7 @@ function Jl() {
 		if (s.wheel) (s.mouse[0][0] !== u[0] || s.mouse[0][1] !== u[1]) && (s.mouse[1] = c.invert(s.mouse[0] = u)), clearTimeout(s.wheel);
 		else if (c.k === l) return;
 		else s.mouse = [u, c.invert(u)], Ac(this), s.start();
-		Vl(t), s.wheel = setTimeout(d, m), s.zoom("mouse", n(y(v(c, l), s.mouse[0], s.mouse[1]), s.extent, o));
+		Ul(t), s.wheel = setTimeout(d, m), s.zoom("mouse", n(y(v(c, l), s.mouse[0], s.mouse[1]), s.extent, o));
 		function d() {
 			s.wheel = null, s.end();
 		}
@@ -4065,28 +4067,28 @@ function Jl() {
 	function re(t, ...r) {
 		if (f || !e.apply(this, arguments)) return;
 		var i = t.currentTarget, a = x(this, r, !0).event(t), s = B(t.view).on("mousemove.zoom", d, !0).on("mouseup.zoom", p, !0), c = Ka(t, i), l = t.clientX, u = t.clientY;
-		to(t.view), Bl(t), a.mouse = [c, this.__zoom.invert(c)], Ac(this), a.start();
+		to(t.view), Hl(t), a.mouse = [c, this.__zoom.invert(c)], Ac(this), a.start();
 		function d(e) {
-			if (Vl(e), !a.moved) {
+			if (Ul(e), !a.moved) {
 				var t = e.clientX - l, r = e.clientY - u;
 				a.moved = t * t + r * r > h;
 			}
 			a.event(e).zoom("mouse", n(y(a.that.__zoom, a.mouse[0] = Ka(e, i), a.mouse[1]), a.extent, o));
 		}
 		function p(e) {
-			s.on("mousemove.zoom mouseup.zoom", null), no(e.view, a.moved), Vl(e), a.event(e).end();
+			s.on("mousemove.zoom mouseup.zoom", null), no(e.view, a.moved), Ul(e), a.event(e).end();
 		}
 	}
 	function ie(r, ...i) {
 		if (e.apply(this, arguments)) {
 			var a = this.__zoom, c = Ka(r.changedTouches ? r.changedTouches[0] : r, this), l = a.invert(c), u = a.k * (r.shiftKey ? .5 : 2), d = n(y(v(a, u), c, l), t.apply(this, i), o);
-			Vl(r), s > 0 ? B(this).transition().duration(s).call(ee, d, c, r) : B(this).call(_.transform, d, c, r);
+			Ul(r), s > 0 ? B(this).transition().duration(s).call(ee, d, c, r) : B(this).call(_.transform, d, c, r);
 		}
 	}
 	function ae(t, ...n) {
 		if (e.apply(this, arguments)) {
 			var r = t.touches, i = r.length, a = x(this, n, t.changedTouches.length === i).event(t), o, s, c, l;
-			for (Bl(t), s = 0; s < i; ++s) c = r[s], l = Ka(c, this), l = [
+			for (Hl(t), s = 0; s < i; ++s) c = r[s], l = Ka(c, this), l = [
 				l,
 				this.__zoom.invert(l),
 				c.identifier
@@ -4099,7 +4101,7 @@ function Jl() {
 	function oe(e, ...t) {
 		if (this.__zooming) {
 			var r = x(this, t).event(e), i = e.changedTouches, a = i.length, s, c, l, u;
-			for (Vl(e), s = 0; s < a; ++s) c = i[s], l = Ka(c, this), r.touch0 && r.touch0[2] === c.identifier ? r.touch0[0] = l : r.touch1 && r.touch1[2] === c.identifier && (r.touch1[0] = l);
+			for (Ul(e), s = 0; s < a; ++s) c = i[s], l = Ka(c, this), r.touch0 && r.touch0[2] === c.identifier ? r.touch0[0] = l : r.touch1 && r.touch1[2] === c.identifier && (r.touch1[0] = l);
 			if (c = r.that.__zoom, r.touch1) {
 				var d = r.touch0[0], f = r.touch0[1], p = r.touch1[0], m = r.touch1[1], h = (h = p[0] - d[0]) * h + (h = p[1] - d[1]) * h, g = (g = m[0] - f[0]) * g + (g = m[1] - f[1]) * g;
 				c = v(c, Math.sqrt(h / g)), l = [(d[0] + p[0]) / 2, (d[1] + p[1]) / 2], u = [(f[0] + m[0]) / 2, (f[1] + m[1]) / 2];
@@ -4111,7 +4113,7 @@ function Jl() {
 	function se(e, ...t) {
 		if (this.__zooming) {
 			var n = x(this, t).event(e), r = e.changedTouches, i = r.length, a, o;
-			for (Bl(e), f && clearTimeout(f), f = setTimeout(function() {
+			for (Hl(e), f && clearTimeout(f), f = setTimeout(function() {
 				f = null;
 			}, p), a = 0; a < i; ++a) o = r[a], n.touch0 && n.touch0[2] === o.identifier ? delete n.touch0 : n.touch1 && n.touch1[2] === o.identifier && delete n.touch1;
 			if (n.touch1 && !n.touch0 && (n.touch0 = n.touch1, delete n.touch1), n.touch0) n.touch0[1] = this.__zoom.invert(n.touch0[0]);
@@ -4122,13 +4124,13 @@ function Jl() {
 		}
 	}
 	return _.wheelDelta = function(e) {
-		return arguments.length ? (r = typeof e == "function" ? e : Il(+e), _) : r;
+		return arguments.length ? (r = typeof e == "function" ? e : Rl(+e), _) : r;
 	}, _.filter = function(t) {
-		return arguments.length ? (e = typeof t == "function" ? t : Il(!!t), _) : e;
+		return arguments.length ? (e = typeof t == "function" ? t : Rl(!!t), _) : e;
 	}, _.touchable = function(e) {
-		return arguments.length ? (i = typeof e == "function" ? e : Il(!!e), _) : i;
+		return arguments.length ? (i = typeof e == "function" ? e : Rl(!!e), _) : i;
 	}, _.extent = function(e) {
-		return arguments.length ? (t = typeof e == "function" ? e : Il([[+e[0][0], +e[0][1]], [+e[1][0], +e[1][1]]]), _) : t;
+		return arguments.length ? (t = typeof e == "function" ? e : Rl([[+e[0][0], +e[0][1]], [+e[1][0], +e[1][1]]]), _) : t;
 	}, _.scaleExtent = function(e) {
 		return arguments.length ? (a[0] = +e[0], a[1] = +e[1], _) : [a[0], a[1]];
 	}, _.translateExtent = function(e) {
@@ -4149,10 +4151,10 @@ function Jl() {
 	}, _;
 }
 // src/zoom.ts
-var Yl = 4, Xl = 220, Zl = class {
+var Zl = 4, Ql = 220, $l = class {
 	plot;
 	moves;
-	zoom = Jl();
+	zoom = Xl();
 	ended = new AbortController();
 	fit = null;
 	quiet = !1;
@@ -4163,7 +4165,7 @@ var Yl = 4, Xl = 220, Zl = class {
 	constructor(e, t) {
 		this.plot = e, this.moves = t;
 		let n = typeof matchMedia == "function" && matchMedia("(prefers-reduced-motion: reduce)").matches;
-		this.zoom.duration(n ? 0 : 220).filter((e) => e.type === "wheel" || this.isMine(e)).constrain((e) => this.fit ? Ql(xe(this.fit, e)) : e).on("start", (t) => {
+		this.zoom.duration(n ? 0 : 220).filter((e) => e.type === "wheel" || this.isMine(e)).constrain((e) => this.fit ? eu(xe(this.fit, e)) : e).on("start", (t) => {
 			t.sourceEvent?.type === "mousedown" && e.classList.add("held");
 		}).on("end", () => e.classList.remove("held")).on("zoom", (e) => {
 			if (this.quiet) return;
@@ -4176,7 +4178,7 @@ var Yl = 4, Xl = 220, Zl = class {
 		}), B(e).call(this.zoom), this.listen();
 	}
 	set(e, t) {
-		this.fit = e, this.zoom.extent([[0, 0], [e.width, e.height]]), this.zoom.scaleExtent([1, ye(e)]), this.quiet = !0, this.zoom.transform(B(this.plot), Ql(t)), this.quiet = !1, this.mark(t.k);
+		this.fit = e, this.zoom.extent([[0, 0], [e.width, e.height]]), this.zoom.scaleExtent([1, ye(e)]), this.quiet = !0, this.zoom.transform(B(this.plot), eu(t)), this.quiet = !1, this.mark(t.k);
 	}
 	destroy() {
 		this.ended.abort(), clearTimeout(this.click), B(this.plot).on(".zoom", null), this.zoom.on("start", null).on("zoom", null).on("end", null);
@@ -4200,20 +4202,20 @@ var Yl = 4, Xl = 220, Zl = class {
 			if (!this.box) return;
 			let { from: n } = this.box, r = i(e);
 			this.box = null, this.boxedNow = !0;
-			let a = Math.hypot(r[0] - n[0], r[1] - n[1]) < Yl;
+			let a = Math.hypot(r[0] - n[0], r[1] - n[1]) < Zl;
 			t.boxed(n, a ? null : r, !0);
 		}), r("pointercancel", () => {
 			this.box && t.boxed(this.box.from, null, !0), this.box = null;
 		}), r("click", (e) => {
-			clearTimeout(this.click), !this.boxedNow && e.detail < 2 && (this.click = setTimeout(t.clicked(i(e)), Xl));
+			clearTimeout(this.click), !this.boxedNow && e.detail < 2 && (this.click = setTimeout(t.clicked(i(e)), Ql));
 		}), r("dblclick", () => clearTimeout(this.click));
 	}
 };
-function Ql({ k: e, x: t, y: n }) {
-	return Rl.translate(t, n).scale(e);
+function eu({ k: e, x: t, y: n }) {
+	return Bl.translate(t, n).scale(e);
 }
 // src/map.ts
-var $l = 7, eu = 240, tu = class {
+var tu = 7, nu = 240, ru = class {
 	host;
 	scene;
 	store;
@@ -4229,7 +4231,7 @@ var $l = 7, eu = 240, tu = class {
 	unsubscribe;
 	frame = 0;
 	caveat;
-	width = eu;
+	width = nu;
 	height = 0;
 	laid = null;
 	turn = {
@@ -4258,7 +4260,7 @@ var $l = 7, eu = 240, tu = class {
 			}),
 			whole: () => this.obey({ name: "whole" }),
 			box: () => this.setBoxing(!this.boxing)
-		}), this.caveat = new xt(this.dom.badge, () => this.paint()), this.pen = this.dom.canvas.getContext("2d"), this.measure = Yn(this.pen), e.dataset.ready = "0", this.zoom = new Zl(this.dom.plot, {
+		}), this.caveat = new xt(this.dom.badge, () => this.paint()), this.pen = this.dom.canvas.getContext("2d"), this.measure = Yn(this.pen), e.dataset.ready = "0", this.zoom = new $l(this.dom.plot, {
 			turned: (e) => {
 				this.turn = e, this.moved = !0, this.redraw();
 			},
@@ -4446,7 +4448,7 @@ var $l = 7, eu = 240, tu = class {
 	lay(e, t, n) {
 		let r = `${t.layer} ${t.b} ${this.width} ${this.height || window.innerHeight}`;
 		if (this.laid?.name === r) return this.laid.margins;
-		let [i, a] = yn(this.scene, n, t.b), o = this.height || Math.min(900, Math.max(300, .78 * window.innerHeight)), { fit: s, margins: c } = ot(n, i, a, Math.max(eu, this.width), o, this.measure);
+		let [i, a] = yn(this.scene, n, t.b), o = this.height || Math.min(900, Math.max(300, .78 * window.innerHeight)), { fit: s, margins: c } = ot(n, i, a, Math.max(nu, this.width), o, this.measure);
 		if (this.laid = {
 			name: r,
 			fit: s,
@@ -4467,7 +4469,7 @@ var $l = 7, eu = 240, tu = class {
 	put(e, t) {
 		let { width: n, height: r } = Jn(e);
 		if (Vr(this.dom.canvas, this.pen, n, r, t), !this.pen) return !0;
-		let i = Xn(this.pen, e, this.tiles, this.cells, this.measure, t, $l), a = this.readout() ?? (this.cross && dn(this.cross));
+		let i = Xn(this.pen, e, this.tiles, this.cells, this.measure, t, tu), a = this.readout() ?? (this.cross && dn(this.cross));
 		return a && pr(this.pen, e, a, this.measure), this.dom.plot.matches(":focus-visible") && fr(this.pen, e), i;
 	}
 	speak(e, t, n) {
@@ -4479,7 +4481,7 @@ var $l = 7, eu = 240, tu = class {
 	}
 };
 // src/letter.ts
-function nu(e) {
+function iu(e) {
 	let t = S("b", {
 		class: "letter",
 		"aria-hidden": "true"
@@ -4487,14 +4489,14 @@ function nu(e) {
 	return e?.colour ? (t.style.background = e.colour, t.style.color = Lt(At(e.colour))) : t.classList.add("plain"), t;
 }
 // src/card.ts
-function ru(e, t) {
+function au(e, t) {
 	let n = URL.createObjectURL(e);
 	S("a", {
 		href: n,
 		download: t
 	}).click(), setTimeout(() => URL.revokeObjectURL(n), 1e4);
 }
-var iu = class {
+var ou = class {
 	node;
 	map;
 	scene;
@@ -4515,7 +4517,7 @@ var iu = class {
 			class: "small",
 			title: "Download this map as SVG"
 		}), ...o);
-		this.node = S("div", { class: "map-card" }, S("div", { class: "map-head" }, this.name, l), s), e.append(this.node), this.map = new tu(s, t, n, r, i), this.unsubscribe = n.subscribe(() => this.paint()), this.paint();
+		this.node = S("div", { class: "map-card" }, S("div", { class: "map-head" }, this.name, l), s), e.append(this.node), this.map = new ru(s, t, n, r, i), this.unsubscribe = n.subscribe(() => this.paint()), this.paint();
 	}
 	destroy() {
 		this.unsubscribe(), this.map.destroy(), this.node.remove();
@@ -4527,61 +4529,61 @@ var iu = class {
 		if (c === this.named) return;
 		this.named = c;
 		let l = s(this.scene, r), u = n(this.scene, r);
-		this.name.replaceChildren(...l ? [nu(l)] : [], S("h2", {}, i(this.scene, r), l ? S("span", {}, `: ${l.title}`) : null), S("small", {}, `${a}${o}${a ? " · " : ""}${u.name}`));
+		this.name.replaceChildren(...l ? [iu(l)] : [], S("h2", {}, i(this.scene, r), l ? S("span", {}, `: ${l.title}`) : null), S("small", {}, `${a}${o}${a ? " · " : ""}${u.name}`));
 	}
 	async save(e) {
 		let t = this.place(this.store.get()), n = `layer-${t?.[0]}-head-${t?.[1]}.${e}`;
-		ru(e === "png" ? await this.map.png() : new Blob([this.map.svg()], { type: "image/svg+xml" }), n);
+		au(e === "png" ? await this.map.png() : new Blob([this.map.svg()], { type: "image/svg+xml" }), n);
 	}
-}, au = "no number";
-function ou(e, t, n = `${t}s`) {
+}, su = "no number";
+function cu(e, t, n = `${t}s`) {
 	return `${O(e)} ${e === 1 ? t : n}`;
 }
-function su(e, t) {
-	return Number.isFinite(e) ? e.toFixed(t).replace(/^-(?=.*[1-9])/, "−").replace(/^-/, "") : au;
-}
-function cu(e) {
-	return Math.abs(e) >= 100 ? `${e < 0 ? "−" : ""}${O(Math.round(Math.abs(e)))}` : su(e, 2);
-}
 function lu(e, t) {
+	return Number.isFinite(e) ? e.toFixed(t).replace(/^-(?=.*[1-9])/, "−").replace(/^-/, "") : su;
+}
+function uu(e) {
+	return Math.abs(e) >= 100 ? `${e < 0 ? "−" : ""}${O(Math.round(Math.abs(e)))}` : lu(e, 2);
+}
+function du(e, t) {
 	return t > 0 ? `+${e}` : e;
 }
-var uu = (e) => e.kind === "tokens" && e.name === "positions";
-function du(e, t) {
-	return uu(e) ? O(t) : `${O(t)} ${k(e, t)}`;
+var fu = (e) => e.kind === "tokens" && e.name === "positions";
+function pu(e, t) {
+	return fu(e) ? O(t) : `${O(t)} ${k(e, t)}`;
 }
-function fu(e) {
+function mu(e) {
 	return e ?? NaN;
 }
 // src/arrange.ts
-var pu = 3, mu = 4, hu = 21, gu = {
+var hu = 3, gu = 4, _u = 21, vu = {
 	least: 34,
 	letter: 6.6,
 	around: 9
-}, _u = 34, vu = 560, yu = 31, bu = 46;
-function xu(e) {
+}, yu = 34, bu = 560, xu = 31, Su = 46;
+function Cu(e) {
 	return e.layers.flatMap(({ heads: e }, t) => Array.from({ length: e }, (e, n) => [t, n]));
 }
-function Su(e) {
-	let t = Math.max(...e.layers.map(({ label: e }) => e.length));
-	return Math.max(gu.least, Math.ceil(t * gu.letter) + gu.around);
-}
-function Cu(e, t) {
-	return Math.min(96, Math.max(_u, Math.floor((t - hu) / e.layers.length) - pu));
-}
 function wu(e) {
-	let t = Math.max(1, ...e.layers.map(({ heads: e }) => e));
-	return Su(e) + t * (Cu(e, vu) + pu) + mu;
+	let t = Math.max(...e.layers.map(({ label: e }) => e.length));
+	return Math.max(vu.least, Math.ceil(t * vu.letter) + vu.around);
 }
-var Tu = (e) => Cu(e, vu);
-function Eu(e, t, n) {
+function Tu(e, t) {
+	return Math.min(96, Math.max(yu, Math.floor((t - _u) / e.layers.length) - hu));
+}
+function Eu(e) {
+	let t = Math.max(1, ...e.layers.map(({ heads: e }) => e));
+	return wu(e) + t * (Tu(e, bu) + hu) + gu;
+}
+var Du = (e) => Tu(e, bu);
+function Ou(e, t, n) {
 	return t.kinds.length === 0 || t.kinds.includes(o(e, n)?.kind ?? "");
 }
-function Du(e, t, n) {
+function ku(e, t, n) {
 	let r = o(e, t);
 	return r ? n === "entropy" ? r.entropy : r.scores[n] ?? null : null;
 }
-var Ou = (e) => ({
+var Au = (e) => ({
 	...e,
 	x: 0,
 	y: 0,
@@ -4589,13 +4591,13 @@ var Ou = (e) => ({
 	column: 0,
 	faint: !1
 });
-function ku(e, t) {
+function ju(e, t) {
 	let n = [];
-	return xu(e).forEach((r, i) => {
-		let a = Du(e, r, t.sort);
-		if (a === null || !Eu(e, t, r)) return;
+	return Cu(e).forEach((r, i) => {
+		let a = ku(e, r, t.sort);
+		if (a === null || !Ou(e, t, r)) return;
 		let s = o(e, r)?.few.includes(t.sort) ?? !1;
-		n.push(Ou({
+		n.push(Au({
 			place: r,
 			n: i,
 			score: a,
@@ -4603,9 +4605,9 @@ function ku(e, t) {
 		}));
 	}), n.sort((e, t) => t.score - e.score || e.n - t.n);
 }
-function Au(e, t, n, r) {
+function Mu(e, t, n, r) {
 	if (t.sort !== "place") {
-		let i = ku(e, t), a = Math.max(bu, Math.min(r, bu + (r > bu ? 16 : 0))), o = Math.max(1, Math.floor(n / a)), s = [Math.floor(n / o), a - 8 + yu];
+		let i = ju(e, t), a = Math.max(Su, Math.min(r, Su + (r > Su ? 16 : 0))), o = Math.max(1, Math.floor(n / a)), s = [Math.floor(n / o), a - 8 + xu];
 		i.forEach((e, t) => {
 			e.row = Math.floor(t / o), e.column = t % o, e.x = e.column * s[0], e.y = e.row * s[1];
 		});
@@ -4623,8 +4625,8 @@ function Au(e, t, n, r) {
 			rows: c
 		};
 	}
-	let i = Math.max(1, ...e.layers.map(({ heads: e }) => e)), a = Su(e), o = Math.max(19, Math.min(r + pu, Math.floor((n - a - mu) / i))), s = xu(e).map((n, r) => ({
-		...Ou({
+	let i = Math.max(1, ...e.layers.map(({ heads: e }) => e)), a = wu(e), o = Math.max(19, Math.min(r + hu, Math.floor((n - a - gu) / i))), s = Cu(e).map((n, r) => ({
+		...Au({
 			place: n,
 			n: r,
 			score: null,
@@ -4633,23 +4635,23 @@ function Au(e, t, n, r) {
 		row: n[0],
 		column: n[1],
 		x: a + n[1] * o,
-		y: hu + n[0] * o,
-		faint: !Eu(e, t, n)
+		y: _u + n[0] * o,
+		faint: !Ou(e, t, n)
 	})), c = e.layers.length;
 	return {
 		sorted: !1,
 		cells: s,
-		size: o - pu,
+		size: o - hu,
 		step: [o, o],
 		gutter: a,
-		top: hu,
+		top: _u,
 		width: a + i * o,
-		height: hu + c * o,
+		height: _u + c * o,
 		columns: i,
 		rows: c
 	};
 }
-function ju(e, t, n) {
+function Nu(e, t, n) {
 	let { cells: r } = e, i = r.indexOf(t);
 	if (n === "Home") return r[0] ?? null;
 	if (n === "End") return r.at(-1) ?? null;
@@ -4665,13 +4667,13 @@ function ju(e, t, n) {
 	let o = Math.min(e.rows - 1, Math.max(0, t.row + a)), s = r.filter((e) => e.row === o);
 	return s.findLast((e) => e.column <= t.column) ?? s[0] ?? null;
 }
-function Mu(e, t, n) {
+function Pu(e, t, n) {
 	let r = o(e, t.place), a = r && e.kinds.find(({ name: e }) => e === r.kind), s = [i(e, t.place)];
-	return a && s.push(a.title), t.score !== null && s.push(`${n.replaceAll("_", " ")} ${su(t.score, 2)}${t.few ? ", by too few tokens" : ""}`), s.join(", ");
+	return a && s.push(a.title), t.score !== null && s.push(`${n.replaceAll("_", " ")} ${lu(t.score, 2)}${t.few ? ", by too few tokens" : ""}`), s.join(", ");
 }
-var Nu = (t, n) => t.cells.find((t) => e(t.place) === n) ?? null, Pu = 0;
-function Fu(e, t, n) {
-	let r = `segments${++Pu}`, i = S("div", {
+var Fu = (t, n) => t.cells.find((t) => e(t.place) === n) ?? null, Iu = 0;
+function Lu(e, t, n) {
+	let r = `segments${++Iu}`, i = S("div", {
 		class: "segments",
 		role: "radiogroup",
 		"aria-label": e
@@ -4692,7 +4694,7 @@ function Fu(e, t, n) {
 		}
 	};
 }
-function Iu(e, t, n) {
+function Ru(e, t, n) {
 	let r = S("input", { type: "checkbox" });
 	return r.addEventListener("change", () => n(r.checked)), {
 		node: S("label", {
@@ -4702,7 +4704,7 @@ function Iu(e, t, n) {
 		show: (e) => r.checked = e
 	};
 }
-function Lu(e, t, n) {
+function zu(e, t, n) {
 	let r = S("select", {}, ...t.map(([e, t]) => S("option", { value: e }, t)));
 	return r.addEventListener("change", () => n(r.value)), {
 		node: S("label", { class: "pick" }, S("span", {}, e), r),
@@ -4710,36 +4712,36 @@ function Lu(e, t, n) {
 	};
 }
 // src/controls.ts
-function Ru(e, t, n) {
+function Bu(e, t, n) {
 	return n.push((n) => e.show(t(n))), e.node;
 }
-function zu(e, t) {
+function Vu(e, t) {
 	let n = (e) => t.forEach((t) => t(e));
 	return n(e.get()), e.subscribe(n);
 }
-function Bu(e, t, n, r) {
+function Hu(e, t, n, r) {
 	let i = [], a = t.runs.map((e, t) => [String(t), e]);
 	if (a.length > 1) {
-		let t = Lu("run", a, (e) => {
+		let t = zu("run", a, (e) => {
 			let t = Number(e);
 			n.set({
 				run: t,
 				...n.get().minus === t ? { minus: null } : {}
 			});
-		}), r = Lu("minus", [["none", "nothing"], ...a], (e) => {
+		}), r = zu("minus", [["none", "nothing"], ...a], (e) => {
 			let { run: t } = n.get(), r = e === "none" ? null : Number(e);
 			n.set({
 				minus: r,
 				...r === t ? { run: (t + 1) % a.length } : {}
 			});
 		});
-		e.append(Ru(t, ({ run: e }) => String(e), i), Ru(r, ({ minus: e }) => String(e ?? "none"), i));
+		e.append(Bu(t, ({ run: e }) => String(e), i), Bu(r, ({ minus: e }) => String(e ?? "none"), i));
 	}
 	if (t.batch > 1) {
 		let r = Array.from({ length: t.batch }, (e, t) => [String(t), String(t)]);
-		e.append(Ru(Lu("batch row", r, (e) => n.set({ b: Number(e) })), ({ b: e }) => String(e), i));
+		e.append(Bu(zu("batch row", r, (e) => n.set({ b: Number(e) })), ({ b: e }) => String(e), i));
 	}
-	let o = Fu("Theme", [
+	let o = Lu("Theme", [
 		[
 			"auto",
 			"◐",
@@ -4756,21 +4758,21 @@ function Bu(e, t, n, r) {
 			"Dark theme"
 		]
 	], (e) => n.set({ theme: e }));
-	return e.append(Ru(o, (e) => e.theme, i)), r.link && e.append(w("Copy link", r.link, {
+	return e.append(Bu(o, (e) => e.theme, i)), r.link && e.append(w("Copy link", r.link, {
 		class: "small",
 		title: "Copies an address that opens with just this"
 	})), e.append(w("?", r.keys, {
 		class: "icon",
 		"aria-label": "Keys",
 		title: "Keys"
-	})), zu(n, i);
+	})), Vu(n, i);
 }
-function Vu(e, { layer: t, head: r, b: i }) {
+function Uu(e, { layer: t, head: r, b: i }) {
 	let { sink: a, cols: o } = n(e, [t, r]), s = a[i] ?? 0, c = e.axes[o[i] ?? 0];
 	return `Leaves out key ${O(s)} “${k(c, s)}”, the first that any query may attend to`;
 }
-function Hu(e, t, n) {
-	let r = [], i = Fu("Colour scale", [
+function Wu(e, t, n) {
+	let r = [], i = Lu("Colour scale", [
 		["linear", "linear"],
 		[
 			"sqrt",
@@ -4782,25 +4784,25 @@ function Hu(e, t, n) {
 			"log",
 			"logarithm"
 		]
-	], (e) => n.set({ scale: e })), a = Fu("One pixel of many cells", [["mean", "mean"], ["max", "max"]], (e) => n.set({ pool: e })), o = Iu("hide sink", "", (e) => n.set({ hide: e }));
-	r.push((e) => o.node.title = Vu(t, e));
-	let s = Iu("row max = 1", "Divides each row by its largest probability", (e) => n.set({ norm: e })), c = w("Side by side", () => {
+	], (e) => n.set({ scale: e })), a = Lu("One pixel of many cells", [["mean", "mean"], ["max", "max"]], (e) => n.set({ pool: e })), o = Ru("hide sink", "", (e) => n.set({ hide: e }));
+	r.push((e) => o.node.title = Uu(t, e));
+	let s = Ru("row max = 1", "Divides each row by its largest probability", (e) => n.set({ norm: e })), c = w("Side by side", () => {
 		let e = n.get();
 		n.set({ beside: e.beside ? null : f(t, [e.layer, e.head]) });
 	}, {
 		class: "small",
 		title: "A second head beside; Shift click on a head chooses it"
 	});
-	c.disabled = xu(t).length < 2, r.push((e) => c.setAttribute("aria-pressed", String(e.beside !== null)));
-	let l = (e, t) => S("span", { class: "pick" }, S("span", { "aria-hidden": "true" }, e), t), u = l("colour", Ru(i, (e) => e.scale, r)), d = l("pool", Ru(a, (e) => e.pool, r)), p = t.saved ? [[u], [d, c]] : [[u, d], [
-		Ru(o, (e) => e.hide, r),
-		Ru(s, (e) => e.norm, r),
+	c.disabled = Cu(t).length < 2, r.push((e) => c.setAttribute("aria-pressed", String(e.beside !== null)));
+	let l = (e, t) => S("span", { class: "pick" }, S("span", { "aria-hidden": "true" }, e), t), u = l("colour", Bu(i, (e) => e.scale, r)), d = l("pool", Bu(a, (e) => e.pool, r)), p = t.saved ? [[u], [d, c]] : [[u, d], [
+		Bu(o, (e) => e.hide, r),
+		Bu(s, (e) => e.norm, r),
 		c
 	]];
-	return e.append(...p.map((e) => S("div", {}, ...e))), zu(n, r);
+	return e.append(...p.map((e) => S("div", {}, ...e))), Vu(n, r);
 }
 // src/help.ts
-var Uu = [
+var Gu = [
 	["Anywhere", [
 		["?", "this list"],
 		["[ and ]", "head before, head after"],
@@ -4829,14 +4831,14 @@ var Uu = [
 		["Esc", "release the held token; close the search"]
 	]]
 ];
-function Wu() {
+function Ku() {
 	let e = S("dialog", {
 		class: "keys-dialog",
 		"aria-label": "Keys"
 	}), t = w("Close", () => e.close(), { class: "quiet" });
 	e.append(S("div", { class: "panel-head" }, S("h2", {}, "Keys"), t));
 	let n = S("div", { class: "keys-lists" });
-	for (let [e, t] of Uu) {
+	for (let [e, t] of Gu) {
 		let r = S("dl");
 		for (let [e, n] of t) r.append(S("div", {}, S("dt", {}, S("kbd", {}, e)), S("dd", {}, n)));
 		n.append(S("section", {}, S("h3", {}, e), r));
@@ -4846,19 +4848,19 @@ function Wu() {
 	}), e;
 }
 // src/http.ts
-var Gu = class extends T {}, Ku = class extends T {}, qu = class extends T {}, Ju = "The Python side no longer answers: its process was stopped, or the connection to it broke.";
-async function Yu(e) {
-	let t = await Xu(e);
-	return e.status === 400 ? new T(t) : e.status === 503 ? new Ku(t) : new qu(t);
+var qu = class extends T {}, Ju = class extends T {}, Yu = class extends T {}, Xu = "The Python side no longer answers: its process was stopped, or the connection to it broke.";
+async function Zu(e) {
+	let t = await Qu(e);
+	return e.status === 400 ? new T(t) : e.status === 503 ? new Ju(t) : new Yu(t);
 }
-async function Xu(e) {
+async function Qu(e) {
 	try {
 		let t = await e.json();
 		if (t && typeof t == "object" && "sentence" in t && typeof t.sentence == "string") return t.sentence;
 	} catch {}
 	return `The server refused the question with status ${e.status}.`;
 }
-var Zu = class {
+var $u = class {
 	token;
 	constructor(e) {
 		this.token = e;
@@ -4871,14 +4873,14 @@ var Zu = class {
 			if (i = await fetch(`ask/${e}?${r}`, {
 				headers: { "X-Headwise-Token": this.token },
 				signal: n ?? null
-			}), !i.ok) throw await Yu(i);
+			}), !i.ok) throw await Zu(i);
 			a = await i.arrayBuffer();
 		} catch (e) {
-			throw e instanceof T || n?.aborted ? e : new Gu(Ju);
+			throw e instanceof T || n?.aborted ? e : new qu(Xu);
 		}
 		return fe(a);
 	}
-}, Qu = class {
+}, ed = class {
 	node = S("div", { class: "notices" });
 	banner = S("div", {
 		class: "banner",
@@ -4910,7 +4912,7 @@ var Zu = class {
 		});
 		this.banner.replaceChildren(S("span", {}, e), n), this.banner.hidden = !1;
 	}
-}, $u = "No answer.", ed = class {
+}, td = "No answer.", nd = class {
 	inner;
 	lost;
 	gone = !1;
@@ -4918,22 +4920,22 @@ var Zu = class {
 		this.inner = e, this.lost = t;
 	}
 	async ask(e, t, n) {
-		if (this.gone) throw new Gu($u);
+		if (this.gone) throw new qu(td);
 		try {
 			return await this.inner.ask(e, t, n);
 		} catch (e) {
-			throw e instanceof Gu ? (this.gone || this.lost(e), this.gone = !0, new Gu($u)) : e;
+			throw e instanceof qu ? (this.gone || this.lost(e), this.gone = !0, new qu(td)) : e;
 		}
 	}
 };
 // src/progress.ts
-function td({ left: e, of: t, exact: n, sampled: r, done: i }) {
-	let a = [e < t ? `${e} of ${ou(t, "head")}` : ou(t, "head")];
+function rd({ left: e, of: t, exact: n, sampled: r, done: i }) {
+	let a = [e < t ? `${e} of ${cu(t, "head")}` : cu(t, "head")];
 	return n === t ? a.push(t === 1 ? "its map exact" : "all maps exact") : (n > 0 && a.push(`${n} exact`), i ? a.push(`${t - n} of ${t} could not be made`) : (r > 0 && a.push(`${r} sampled`), t > n + r && a.push(`${t - n - r} waiting`))), a.join(", ");
 }
 // src/smalls.ts
-var nd = 22;
-function rd(t, n, r) {
+var id = 22;
+function ad(t, n, r) {
 	let i = t.getContext("2d");
 	if (!i) return;
 	let { width: a, height: o, size: s, cells: c, sorted: l, step: u } = r.arrangement, d = window.devicePixelRatio || 1;
@@ -4946,26 +4948,26 @@ function rd(t, n, r) {
 	i.font = m, i.textAlign = "center", i.textBaseline = "middle";
 	for (let t of c) {
 		let n = t.x + (l ? Math.floor((u[0] - 2 - s) / 2) : 0);
-		if (i.globalAlpha = t.faint ? .16 : 1, id(i, r, t, n, t.y + +!!l, p), t.score === null) continue;
+		if (i.globalAlpha = t.faint ? .16 : 1, od(i, r, t, n, t.y + +!!l, p), t.score === null) continue;
 		let a = t.x + (u[0] - 2) / 2;
-		i.fillStyle = p.soft, i.font = `11px ${f.fontFamily}`, i.fillText(e(t.place), a, t.y + s + 9), i.fillStyle = p.ink, i.font = m, i.fillText(`${su(t.score, 2)}${t.few ? "*" : ""}`, a, t.y + s + 22);
+		i.fillStyle = p.soft, i.font = `11px ${f.fontFamily}`, i.fillText(e(t.place), a, t.y + s + 9), i.fillStyle = p.ink, i.font = m, i.fillText(`${lu(t.score, 2)}${t.few ? "*" : ""}`, a, t.y + s + 22);
 	}
 }
-function id(t, { scene: n, thumbs: r, arrangement: i, full: a }, c, l, u, d) {
+function od(t, { scene: n, thumbs: r, arrangement: i, full: a }, c, l, u, d) {
 	let { size: f } = i, p = s(n, c.place), m = p?.colour ?? null, h = r.isKnown(c.n);
-	h && r.draw(t, c.n, l + 1, u + 1, f - 2), t.strokeStyle = m ?? d.line, t.lineWidth = m ? 2 : 1, t.strokeRect(l + 1, u + 1, f - 2, f - 2), h && !r.isExact(c.n) && ad(t, l + 2, u + f - 2, Math.min(9, f / 3), d.soft), a.has(e(c.place)) && (t.fillStyle = d.ink, t.beginPath(), t.arc(l + f - 5, u + f - 5, 2.5, 0, 2 * Math.PI), t.fill());
+	h && r.draw(t, c.n, l + 1, u + 1, f - 2), t.strokeStyle = m ?? d.line, t.lineWidth = m ? 2 : 1, t.strokeRect(l + 1, u + 1, f - 2, f - 2), h && !r.isExact(c.n) && sd(t, l + 2, u + f - 2, Math.min(9, f / 3), d.soft), a.has(e(c.place)) && (t.fillStyle = d.ink, t.beginPath(), t.arc(l + f - 5, u + f - 5, 2.5, 0, 2 * Math.PI), t.fill());
 	let g = o(n, c.place) && !m;
-	if (!p || g || f < nd) return;
+	if (!p || g || f < id) return;
 	let _ = Math.min(14, f * .45);
 	t.fillStyle = m ?? d.line, t.fillRect(l + f - _, u, _, _), t.fillStyle = m ? Lt(At(m)) : d.ink, t.fillText(p.letter, l + f - _ / 2, u + _ / 2 + .5);
 }
-function ad(e, t, n, r, i) {
+function sd(e, t, n, r, i) {
 	e.strokeStyle = i, e.lineWidth = 1, e.beginPath();
 	for (let i = 3; i <= r; i += 3) e.moveTo(t, n - i), e.lineTo(t + i, n);
 	e.stroke();
 }
 // src/thumbs.ts
-var od = 256, sd = class {
+var cd = 256, ld = class {
 	side;
 	across;
 	count;
@@ -4975,7 +4977,7 @@ var od = 256, sd = class {
 	known;
 	atlas = document.createElement("canvas");
 	dark = null;
-	shades = new Uint32Array(od);
+	shades = new Uint32Array(cd);
 	constructor(e) {
 		this.side = e.side, this.first = [];
 		let t = 0;
@@ -5007,7 +5009,7 @@ var od = 256, sd = class {
 		if (this.dark === e) return;
 		this.dark = e;
 		let t = Nt(e, !1), n = new Uint8Array(this.shades.buffer);
-		for (let e = 0; e < od; e++) n.set([...t(e / 255), 255], 4 * e);
+		for (let e = 0; e < cd; e++) n.set([...t(e / 255), 255], 4 * e);
 		for (let e = 0; e < this.count; e++) this.known[e] && this.colour(e);
 	}
 	colour(e) {
@@ -5021,7 +5023,7 @@ var od = 256, sd = class {
 		let a = [t % this.across * this.side, Math.floor(t / this.across) * this.side];
 		e.drawImage(this.atlas, ...a, this.side, this.side, n, r, i, i);
 	}
-}, cd = 400, ld = 2e3, ud = 3e4, dd = 6, fd = 38, pd = 680, md = class {
+}, ud = 400, dd = 2e3, fd = 3e4, pd = 6, md = 38, hd = 680, gd = class {
 	scene;
 	store;
 	transport;
@@ -5046,7 +5048,7 @@ var od = 256, sd = class {
 	unsubscribe;
 	watcher;
 	again;
-	patience = ld;
+	patience = dd;
 	arrangement;
 	roving;
 	loading = new AbortController();
@@ -5060,11 +5062,11 @@ var od = 256, sd = class {
 		title: "Large maps"
 	});
 	constructor(t, n, r, i, a) {
-		this.scene = n, this.store = r, this.transport = i, this.notice = a, this.thumbs = new sd(n);
+		this.scene = n, this.store = r, this.transport = i, this.notice = a, this.thumbs = new ld(n);
 		let o = n.saved?.heads ?? [];
-		this.full = new Set(o.length < xu(n).length ? o : []);
+		this.full = new Set(o.length < Cu(n).length ? o : []);
 		let s = r.get();
-		this.roving = e([s.layer, s.head]), this.arrangement = Au(n, s, 320, Tu(n)), this.grid.append(this.canvas), this.scroller.append(this.grid), t.append(this.head(), this.filter(), this.scroller, this.foot()), t.parentElement?.style.setProperty("--heads", `${wu(n) + fd}px`), this.listen(), this.layOut(), this.paintControls(), this.watcher = new ResizeObserver(() => {
+		this.roving = e([s.layer, s.head]), this.arrangement = Mu(n, s, 320, Du(n)), this.grid.append(this.canvas), this.scroller.append(this.grid), t.append(this.head(), this.filter(), this.scroller, this.foot()), t.parentElement?.style.setProperty("--heads", `${Eu(n) + md}px`), this.listen(), this.layOut(), this.paintControls(), this.watcher = new ResizeObserver(() => {
 			this.layOut(), this.reveal();
 		}), this.watcher.observe(this.scroller), this.unsubscribe = r.subscribe((e, t) => this.changed(e, t)), this.load();
 	}
@@ -5101,7 +5103,7 @@ var od = 256, sd = class {
 				"data-kind": t.name,
 				title: t.means
 			});
-			r.append(nu(t), S("span", {}, t.title), S("i", {}, String(n))), this.chips.set(t.name, r), e.append(r);
+			r.append(iu(t), S("span", {}, t.title), S("i", {}, String(n))), this.chips.set(t.name, r), e.append(r);
 		}
 		return e.hidden = this.chips.size === 0, e;
 	}
@@ -5123,7 +5125,7 @@ var od = 256, sd = class {
 				if (t.key === "Enter") t.shiftKey ? this.store.set({ beside: r }) : this.show(r);
 				else if (t.key === " ") this.mean(r);
 				else {
-					let n = Nu(this.arrangement, e(r)), i = n && ju(this.arrangement, n, t.key);
+					let n = Fu(this.arrangement, e(r)), i = n && Nu(this.arrangement, n, t.key);
 					if (!i) return;
 					this.rove(e(i.place)), this.nodes.get(this.roving)?.focus();
 				}
@@ -5147,10 +5149,10 @@ var od = 256, sd = class {
 		r && this.rove(e([t.layer, t.head])), (r || t.sort !== n.sort || t.large !== n.large) && this.reveal(), this.paintControls();
 	}
 	reveal() {
-		let { layer: t, head: n } = this.store.get(), r = Nu(this.arrangement, e([t, n])), { clientHeight: i, scrollTop: a } = this.scroller;
+		let { layer: t, head: n } = this.store.get(), r = Fu(this.arrangement, e([t, n])), { clientHeight: i, scrollTop: a } = this.scroller;
 		if (!r || i === 0) return;
 		let { top: o, step: s } = this.arrangement;
-		r.y - o < a ? this.scroller.scrollTop = r.y - o : r.y + s[1] + dd > a + i && (this.scroller.scrollTop = r.y + s[1] + dd - i);
+		r.y - o < a ? this.scroller.scrollTop = r.y - o : r.y + s[1] + pd > a + i && (this.scroller.scrollTop = r.y + s[1] + pd - i);
 	}
 	async load() {
 		this.loading.abort(), clearTimeout(this.again);
@@ -5163,17 +5165,17 @@ var od = 256, sd = class {
 				since: this.since
 			}, { meta: o, data: s } = await this.transport.ask("overview", a, e);
 			if (e.aborted) return;
-			this.since = o.version, this.thumbs.put(o, s), this.meta = o, this.refusal = null, this.patience = ld, this.scroller.toggleAttribute("data-ready", !0), this.paint(), o.done || i(cd);
+			this.since = o.version, this.thumbs.put(o, s), this.meta = o, this.refusal = null, this.patience = dd, this.scroller.toggleAttribute("data-ready", !0), this.paint(), o.done || i(ud);
 		} catch (t) {
 			if (e.aborted) return;
-			this.refusal = t instanceof Error ? t.message : String(t), t instanceof Gu || i(this.patience), this.patience = Math.min(ud, 2 * this.patience);
+			this.refusal = t instanceof Error ? t.message : String(t), t instanceof qu || i(this.patience), this.patience = Math.min(fd, 2 * this.patience);
 		}
 		this.say();
 	}
 	say() {
-		let e = this.store.get(), t = xu(this.scene), n = t.filter((t) => Eu(this.scene, e, t)).length;
+		let e = this.store.get(), t = Cu(this.scene), n = t.filter((t) => Ou(this.scene, e, t)).length;
 		this.grid.setAttribute("aria-label", e.kinds.length ? `Heads, ${n} of the kinds that are chosen` : "Heads");
-		let { exact: r = 0, done: i = !1 } = this.meta ?? {}, a = td({
+		let { exact: r = 0, done: i = !1 } = this.meta ?? {}, a = rd({
 			left: n,
 			of: t.length,
 			exact: r,
@@ -5183,7 +5185,7 @@ var od = 256, sd = class {
 		this.status.textContent = this.refusal ?? (e.minus === null ? a : `${a}; size of the difference`);
 	}
 	layOut() {
-		let t = Math.max(200, (this.scroller.clientWidth || 320) - 12), n = this.store.get(), i = (this.scroller.closest(".app")?.clientWidth ?? 0) <= pd ? Tu(this.scene) : Cu(this.scene, this.scroller.clientHeight), a = Au(this.scene, n, t, n.large ? 96 : i);
+		let t = Math.max(200, (this.scroller.clientWidth || 320) - 12), n = this.store.get(), i = (this.scroller.closest(".app")?.clientWidth ?? 0) <= hd ? Du(this.scene) : Tu(this.scene, this.scroller.clientHeight), a = Mu(this.scene, n, t, n.large ? 96 : i);
 		this.arrangement = a, this.grid.style.width = `${a.width}px`, this.grid.style.height = `${a.height}px`;
 		let o = [];
 		a.sorted || o.push(this.numbers(a));
@@ -5194,7 +5196,7 @@ var od = 256, sd = class {
 				class: "mark",
 				title: `${r(e)}: ${e.name}`
 			}, e.label);
-			n.style.width = `${a.gutter - dd}px`, n.style.top = `${a.top + t * a.step[1]}px`, n.style.lineHeight = `${a.size}px`, o[t + 1]?.append(n);
+			n.style.width = `${a.gutter - pd}px`, n.style.top = `${a.top + t * a.step[1]}px`, n.style.lineHeight = `${a.size}px`, o[t + 1]?.append(n);
 		}), this.nodes.clear();
 		for (let e of a.cells) o[e.row + +!a.sorted]?.append(this.cell(e, a));
 		let s = this.grid.contains(this.grid.getRootNode() instanceof ShadowRoot ? this.grid.getRootNode().activeElement : null);
@@ -5219,7 +5221,7 @@ var od = 256, sd = class {
 		return t;
 	}
 	cell(t, n) {
-		let r = e(t.place), i = Mu(this.scene, t, this.store.get().sort) + (this.full.has(r) ? ", in full in this file" : "") + (t.faint ? ", left out by the filter" : ""), a = S("div", {
+		let r = e(t.place), i = Pu(this.scene, t, this.store.get().sort) + (this.full.has(r) ? ", in full in this file" : "") + (t.faint ? ", left out by the filter" : ""), a = S("div", {
 			role: "gridcell",
 			class: "head",
 			tabindex: "-1",
@@ -5238,17 +5240,17 @@ var od = 256, sd = class {
 		this.say();
 	}
 	draw() {
-		this.thumbs.theme(Rt(this.store.get())), rd(this.canvas, this.grid, this);
+		this.thumbs.theme(Rt(this.store.get())), ad(this.canvas, this.grid, this);
 	}
-}, $ = 52, hd = 8, gd = 8, _d = 32, vd = 5, yd = 4, bd = 60;
-function xd(e, t) {
+}, $ = 52, _d = 8, vd = 8, yd = 32, bd = 5, xd = 4, Sd = 60;
+function Cd(e, t) {
 	let [n, r] = [0, 0];
 	for (let t of e) for (let e = 0; e < t.length; e++) {
 		let i = t[e];
 		Number.isFinite(i) && ([n, r] = [Math.min(n, i), Math.max(r, i)]);
 	}
 	if (r === n && (r = n + 1), t) {
-		let e = (e) => e > 0 ? Math.max(0, 1 + Math.log10(e / r) / vd) : 0, t = Math.floor(Math.log10(r)), n = [
+		let e = (e) => e > 0 ? Math.max(0, 1 + Math.log10(e / r) / bd) : 0, t = Math.floor(Math.log10(r)), n = [
 			0,
 			1,
 			2,
@@ -5262,7 +5264,7 @@ function xd(e, t) {
 			ticks: n
 		};
 	}
-	let i = ft((r - n) / yd), a = [];
+	let i = ft((r - n) / xd), a = [];
 	for (let e = Math.ceil(n / i - 1e-6); e * i <= r + i * 1e-6; e++) a.push(e * i);
 	return {
 		low: n,
@@ -5271,10 +5273,10 @@ function xd(e, t) {
 		ticks: a
 	};
 }
-function Sd(e, t) {
+function wd(e, t) {
 	let n = Math.max(1, Math.min(t, e.length)), [r, i] = [new Float32Array(n).fill(NaN), new Float32Array(n).fill(NaN)];
 	for (let t = 0; t < n; t++) {
-		let a = Math.floor(t * e.length / n), o = Math.max(a + 1, Math.floor((t + 1) * e.length / n)), [s, c] = [1e400, -1e400];
+		let a = Math.floor(t * e.length / n), o = Math.max(a + 1, Math.floor((t + 1) * e.length / n)), [s, c] = [Infinity, -Infinity];
 		for (let t = a; t < o; t++) {
 			let n = e[t];
 			n < s && (s = n), n > c && (c = n);
@@ -5286,7 +5288,7 @@ function Sd(e, t) {
 		high: i
 	};
 }
-function Cd(e) {
+function Td(e) {
 	let [t, n] = [null, 0];
 	for (let r = 0; r < e.length; r++) {
 		let i = Math.abs(e[r]);
@@ -5294,10 +5296,10 @@ function Cd(e) {
 	}
 	return t;
 }
-function wd(e) {
+function Ed(e) {
 	return Math.abs(e) >= 1e3 && Number.isInteger(e) ? `${e < 0 ? "−" : ""}${O(Math.abs(e))}` : ze(e);
 }
-function Td(e) {
+function Dd(e) {
 	let t = [];
 	for (let n = 0; n < e.length; n++) {
 		if (Number.isNaN(e[n])) continue;
@@ -5306,7 +5308,7 @@ function Td(e) {
 	}
 	return t;
 }
-var Ed = class {
+var Od = class {
 	node = S("figure", { class: "chart" });
 	plot = C("svg", { role: "img" });
 	out = S("output", {});
@@ -5328,7 +5330,7 @@ var Ed = class {
 	draw() {
 		let { series: e, length: t } = this;
 		if (!e || t === 0) return;
-		let n = Math.max(160, this.plot.clientWidth || 340), r = xd(e.curves.map(({ values: e }) => e), e.log ?? !1), i = this.height - gd - _d, a = (e) => gd + i * (1 - Math.min(1, Math.max(0, r.of(e)))), o = (n - $ - hd) / t, s = (n) => $ + o * (e.backwards ? t - 1 - n : n), c = {
+		let n = Math.max(160, this.plot.clientWidth || 340), r = Cd(e.curves.map(({ values: e }) => e), e.log ?? !1), i = this.height - vd - yd, a = (e) => vd + i * (1 - Math.min(1, Math.max(0, r.of(e)))), o = (n - $ - _d) / t, s = (n) => $ + o * (e.backwards ? t - 1 - n : n), c = {
 			width: n,
 			step: o,
 			x: s,
@@ -5338,17 +5340,17 @@ var Ed = class {
 		for (let e of r.ticks) l.push(C("line", {
 			class: "grid",
 			x1: $,
-			x2: n - hd,
+			x2: n - _d,
 			y1: a(e),
 			y2: a(e)
 		})), l.push(C("text", {
 			x: 47,
 			y: a(e) + 4,
 			"text-anchor": "end"
-		}, wd(e)));
+		}, Ed(e)));
 		if (e.curves.forEach((t, n) => l.push(...this.curve(e, t, n > 0, c))), l.push(...this.ticks(e, c)), l.push(C("text", {
 			class: "what",
-			x: $ + (n - $ - hd) / 2,
+			x: $ + (n - $ - _d) / 2,
 			y: this.height - 3,
 			"text-anchor": "middle"
 		}, e.across)), e.mark !== null && e.mark !== void 0) {
@@ -5357,8 +5359,8 @@ var Ed = class {
 				class: "mark",
 				x1: t,
 				x2: t,
-				y1: gd,
-				y2: this.height - _d
+				y1: vd,
+				y2: this.height - yd
 			}));
 		}
 		this.plot.setAttribute("viewBox", `0 0 ${n} ${this.height}`), this.plot.replaceChildren(...l, this.cursor), this.leave();
@@ -5387,7 +5389,7 @@ var Ed = class {
 		return l;
 	}
 	band(e, t, n, r, i, a) {
-		let o = e.bars ?? !1, { low: s, high: c } = Sd(e.backwards ? Array.from(t).reverse() : t, i - $ - hd), l = (i - $ - hd) / s.length, u = (e, t) => `${($ + (e + .5) * l).toFixed(1)},${a(t).toFixed(1)}`, d = Td(c).map(([e, t]) => {
+		let o = e.bars ?? !1, { low: s, high: c } = wd(e.backwards ? Array.from(t).reverse() : t, i - $ - _d), l = (i - $ - _d) / s.length, u = (e, t) => `${($ + (e + .5) * l).toFixed(1)},${a(t).toFixed(1)}`, d = Dd(c).map(([e, t]) => {
 			let n = (n, r) => Array.from(n.subarray(e, t), (t, n) => u(e + n, o ? r(0, t) : t)), i = n(c, Math.max);
 			return r ? `M${i.join("L")}` : `M${[...i, ...n(s, Math.min).reverse()].join("L")}Z`;
 		}), f = {
@@ -5408,27 +5410,27 @@ var Ed = class {
 		});
 	}
 	ticks(e, { step: t, x: n }) {
-		let r = pt(t, bd), i = [], a = e.first + this.length - 1;
+		let r = pt(t, Sd), i = [], a = e.first + this.length - 1;
 		for (let o = Math.ceil(e.first / r) * r; o <= a; o += r) {
 			let r = n(o - e.first) + t / 2;
 			i.push(C("line", {
 				class: "grid",
 				x1: r,
 				x2: r,
-				y1: this.height - _d,
-				y2: this.height - _d + 3
+				y1: this.height - yd,
+				y2: this.height - yd + 3
 			})), i.push(C("text", {
 				x: r,
-				y: this.height - _d + 14,
+				y: this.height - yd + 14,
 				"text-anchor": "middle"
-			}, wd(o)));
+			}, Ed(o)));
 		}
 		return i;
 	}
 	at(e) {
 		let { series: t, length: n } = this;
 		if (!t) return null;
-		let r = this.plot.getBoundingClientRect(), i = (e.clientX - r.left - $) / (r.width - $ - hd);
+		let r = this.plot.getBoundingClientRect(), i = (e.clientX - r.left - $) / (r.width - $ - _d);
 		if (!(i >= 0 && i < 1)) return null;
 		let a = Math.floor(i * n);
 		return t.backwards ? n - 1 - a : a;
@@ -5440,23 +5442,23 @@ var Ed = class {
 		for (let [e, t] of Object.entries({
 			x1: n,
 			x2: n,
-			y1: gd,
-			y2: this.height - _d
+			y1: vd,
+			y2: this.height - yd
 		})) this.cursor.setAttribute(e, String(t));
 		this.out.textContent = this.series.say(t);
 	}
 	leave() {
-		this.cursor.setAttribute("y2", String(gd)), this.cursor.setAttribute("y1", String(gd));
+		this.cursor.setAttribute("y2", String(vd)), this.cursor.setAttribute("y1", String(vd));
 		let { series: e } = this;
 		if (!e) return;
-		let t = Cd(e.curves[0].values);
+		let t = Td(e.curves[0].values);
 		this.out.textContent = t === null ? e.nothing : `${e.most}: ${e.say(t)}`;
 	}
-}, Dd = 24, Od = 10;
-function kd({ meta: e, offsets: t }, n, r) {
+}, kd = 24, Ad = 10;
+function jd({ meta: e, offsets: t }, n, r) {
 	return Array.from({ length: n + r + 1 }, (r, i) => t[i - n + e.after] ?? NaN);
 }
-var Ad = class {
+var Md = class {
 	scene;
 	store;
 	transport;
@@ -5468,9 +5470,9 @@ var Ad = class {
 	legend = S("p", { class: "legend" });
 	body = S("div", { class: "profile" });
 	charts = {
-		offsets: new Ed(150),
-		entropy: new Ed(140),
-		received: new Ed(140)
+		offsets: new Od(150),
+		entropy: new Od(140),
+		received: new Od(140)
 	};
 	log = S("input", { type: "checkbox" });
 	near = S("small");
@@ -5522,7 +5524,7 @@ var Ad = class {
 			return {
 				place: [e, i],
 				meta: o,
-				offsets: o.offsets.map(fu),
+				offsets: o.offsets.map(mu),
 				entropy: l.subarray(0, u),
 				received: l.subarray(u)
 			};
@@ -5577,14 +5579,14 @@ var Ad = class {
 		return this.store.get().minus !== null;
 	}
 	said(e, t) {
-		return t === void 0 || !Number.isFinite(t) ? au : this.apart ? lu(e(t), t) : e(t);
+		return t === void 0 || !Number.isFinite(t) ? su : this.apart ? du(e(t), t) : e(t);
 	}
 	drawOffsets(e, t) {
 		let { kind: r, T: i, S: a } = n(this.scene, e.place);
 		if (this.distances.hidden = r === "cross", r === "cross") return;
 		let o = [e, ...t && this.comparable("offsets", e, t) ? [t] : []], c = Math.max(...o.map(({ meta: e }) => e.after)), l = Math.max(...o.map(({ meta: e }) => e.limit));
-		this.near.textContent = l < Math.max(i, a) - 1 ? `first ${ou(l, "distance")}` : "";
-		let u = s(this.scene, e.place)?.colour ?? "var(--bar)", { other: d, ...f } = this.curves("offsets", (e) => kd(e, c, l), u, e, t), p = f.curves[0].values, m = (e) => e === 0 ? "at the query itself" : Ve(e);
+		this.near.textContent = l < Math.max(i, a) - 1 ? `first ${cu(l, "distance")}` : "";
+		let u = s(this.scene, e.place)?.colour ?? "var(--bar)", { other: d, ...f } = this.curves("offsets", (e) => jd(e, c, l), u, e, t), p = f.curves[0].values, m = (e) => e === 0 ? "at the query itself" : Ve(e);
 		this.charts.offsets.show({
 			...f,
 			name: "Mean probability by distance of the key",
@@ -5596,13 +5598,13 @@ var Ad = class {
 		});
 	}
 	drawEntropy(e, t) {
-		let { other: n, ...r } = this.curves("entropy", ({ entropy: e }) => e, "var(--cool)", e, t), i = r.curves[0].values, [a] = this.axes(e.place), o = (e) => su(e, 2), s = (e) => this.apart || e === void 0 || !Number.isFinite(e) ? "" : `, as over ${ou(Math.round(Math.exp(e)), "even key")},`, c = [e, ...n && t ? [t] : []].map(({ meta: e }) => this.said(o, fu(e.entropy)));
+		let { other: n, ...r } = this.curves("entropy", ({ entropy: e }) => e, "var(--cool)", e, t), i = r.curves[0].values, [a] = this.axes(e.place), o = (e) => lu(e, 2), s = (e) => this.apart || e === void 0 || !Number.isFinite(e) ? "" : `, as over ${cu(Math.round(Math.exp(e)), "even key")},`, c = [e, ...n && t ? [t] : []].map(({ meta: e }) => this.said(o, mu(e.entropy)));
 		this.charts.entropy.show({
 			...r,
 			name: "Entropy of each query's probabilities",
 			first: 0,
 			across: `query position; mean ${c.join(" and ")} nats`,
-			say: (e) => `${this.said(o, i[e])}${n ? ` and ${this.said(o, n[e])}` : ""} nats${n ? "" : s(i[e])} at query ${du(a, e)}`,
+			say: (e) => `${this.said(o, i[e])}${n ? ` and ${this.said(o, n[e])}` : ""} nats${n ? "" : s(i[e])} at query ${pu(a, e)}`,
 			pick: (e) => this.store.set({ query: e }),
 			mark: this.store.get().query
 		});
@@ -5616,27 +5618,27 @@ var Ad = class {
 			log: o && !this.apart,
 			bars: !0,
 			across: "key position; sum over queries",
-			say: (e) => `${this.said(cu, i[e])}${n ? ` and ${this.said(cu, n[e])}` : ""} in all, by key ${du(a, e)}`,
+			say: (e) => `${this.said(uu, i[e])}${n ? ` and ${this.said(uu, n[e])}` : ""} in all, by key ${pu(a, e)}`,
 			pick: (e) => this.go(null, e),
 			mark: s
 		});
 	}
 	tables({ place: e, meta: t }) {
-		let { b: r } = this.store.get(), [i, a] = this.axes(e), { T: o, kind: s, start: c } = n(this.scene, e), { apart: l } = this, u = Math.abs(t.received[0]?.p ?? 1) || 1, d = t.received.slice(0, Od).map(({ at: e, p: t }) => {
+		let { b: r } = this.store.get(), [i, a] = this.axes(e), { T: o, kind: s, start: c } = n(this.scene, e), { apart: l } = this, u = Math.abs(t.received[0]?.p ?? 1) || 1, d = t.received.slice(0, Ad).map(({ at: e, p: t }) => {
 			let n = S("span", { class: `fill${l && t < 0 ? " less" : ""}` });
-			return n.style.width = `${Math.max(1, 100 * Math.abs(t) / u)}%`, S("tr", {}, S("td", {}, this.token(a, e, () => this.go(null, e))), S("td", { class: "wide" }, n), jd(this.said(cu, t)), jd(this.said(D, t / o)));
+			return n.style.width = `${Math.max(1, 100 * Math.abs(t) / u)}%`, S("tr", {}, S("td", {}, this.token(a, e, () => this.go(null, e))), S("td", { class: "wide" }, n), Nd(this.said(uu, t)), Nd(this.said(D, t / o)));
 		});
-		this.most.textContent = l ? "Keys that changed most" : "Keys that received most", this.keys.replaceChildren(Md([
+		this.most.textContent = l ? "Keys that changed most" : "Keys that received most", this.keys.replaceChildren(Pd([
 			"key",
 			"relative",
 			l ? "change" : "received",
 			"per query"
 		], d, l ? "nothing that differs" : "nothing")), this.linked.hidden = l;
-		let f = s === "self", p = t.links.slice(0, Od).map(({ i: e, j: t, p: n }) => {
+		let f = s === "self", p = t.links.slice(0, Ad).map(({ i: e, j: t, p: n }) => {
 			let o = () => this.go(e, t);
-			return S("tr", {}, S("td", {}, this.token(i, e, o)), S("td", {}, this.token(a, t, o)), f ? jd(Ve(e + (c[r] ?? 0) - t)) : null, jd(D(n)));
+			return S("tr", {}, S("td", {}, this.token(i, e, o)), S("td", {}, this.token(a, t, o)), f ? Nd(Ve(e + (c[r] ?? 0) - t)) : null, Nd(D(n)));
 		});
-		this.links.replaceChildren(Md([
+		this.links.replaceChildren(Pd([
 			"query",
 			"key",
 			...f ? ["distance"] : [],
@@ -5645,10 +5647,10 @@ var Ad = class {
 	}
 	token(e, t, n) {
 		let r = w("", n, { class: "key" });
-		return r.append(S("i", {}, O(t)), uu(e) ? "" : S("span", {}, k(e, t))), r;
+		return r.append(S("i", {}, O(t)), fu(e) ? "" : S("span", {}, k(e, t))), r;
 	}
 	go(e, t) {
-		let r = this.store.get(), { T: i, S: a, kind: o, start: s } = n(this.scene, [r.layer, r.head]), c = Math.min(a, Dd), l = o === "self" ? t - (s[r.b] ?? 0) + c / 4 : r.query ?? i / 2, u = Math.min(i - 1, Math.max(0, e ?? l));
+		let r = this.store.get(), { T: i, S: a, kind: o, start: s } = n(this.scene, [r.layer, r.head]), c = Math.min(a, kd), l = o === "self" ? t - (s[r.b] ?? 0) + c / 4 : r.query ?? i / 2, u = Math.min(i - 1, Math.max(0, e ?? l));
 		this.store.go({
 			key: t,
 			...e === null ? {} : { query: e },
@@ -5659,12 +5661,12 @@ var Ad = class {
 			]
 		});
 	}
-}, jd = (e) => S("td", { class: "n" }, e);
-function Md(e, t, n) {
+}, Nd = (e) => S("td", { class: "n" }, e);
+function Pd(e, t, n) {
 	return t.length === 0 ? S("p", { class: "hint" }, n) : S("table", {}, S("thead", {}, S("tr", {}, ...e.map((e) => S("th", { scope: "col" }, e)))), S("tbody", {}, ...t));
 }
 // src/scores.ts
-var Nd = (e, t) => Number.isFinite(e) ? t(e) : au, Pd = class {
+var Fd = (e, t) => Number.isFinite(e) ? t(e) : su, Id = class {
 	scene;
 	store;
 	host;
@@ -5683,7 +5685,7 @@ var Nd = (e, t) => Number.isFinite(e) ? t(e) : au, Pd = class {
 			this.host.replaceChildren(a, S("p", { class: "hint" }, "This head was not scored."));
 			return;
 		}
-		let c = s(this.scene, [e, t]), l = this.scene.kinds.filter((e) => r.scores[e.name] !== void 0).map((e) => this.row(e, r)), u = S("p", { class: "hint" }, `Mean entropy ${Nd(r.entropy, (e) => `${su(e, 2)} nats`)}. The tick is chance: the score of a head that spreads evenly over the keys it may see.`), d = r.few.length ? S("p", { class: "hint" }, this.scene.tooFew) : null;
+		let c = s(this.scene, [e, t]), l = this.scene.kinds.filter((e) => r.scores[e.name] !== void 0).map((e) => this.row(e, r)), u = S("p", { class: "hint" }, `Mean entropy ${Fd(r.entropy, (e) => `${lu(e, 2)} nats`)}. The tick is chance: the score of a head that spreads evenly over the keys it may see.`), d = r.few.length ? S("p", { class: "hint" }, this.scene.tooFew) : null;
 		this.host.replaceChildren(...[
 			a,
 			this.means(c),
@@ -5695,27 +5697,27 @@ var Nd = (e, t) => Number.isFinite(e) ? t(e) : au, Pd = class {
 	means(e) {
 		if (!e) return null;
 		let t = e.source ? S("small", {}, ` ${e.source}`) : null;
-		return S("div", { class: "means" }, nu(e), S("p", {}, S("strong", {}, `${e.title}. `), e.means, t));
+		return S("div", { class: "means" }, iu(e), S("p", {}, S("strong", {}, `${e.title}. `), e.means, t));
 	}
 	row(e, t) {
-		let n = fu(t.scores[e.name]), r = fu(t.chance[e.name]), i = r < 1, a = t.few.includes(e.name), o = S("div", {
+		let n = mu(t.scores[e.name]), r = mu(t.chance[e.name]), i = r < 1, a = t.few.includes(e.name), o = S("div", {
 			class: `score${e.name === t.kind ? " own" : ""}${a ? " few" : ""}`,
 			title: e.means
-		}), s = S("span", { class: "value" }, S("b", {}, Nd(n, D)), i ? ` · chance ${D(r)}` : ""), c = S("i");
+		}), s = S("span", { class: "value" }, S("b", {}, Fd(n, D)), i ? ` · chance ${D(r)}` : ""), c = S("i");
 		c.style.width = `${100 * Math.min(1, Math.max(0, n || 0))}%`, e.colour && !a && (c.style.background = e.colour);
 		let l = S("div", { class: "score-bar" }, c);
 		if (i) {
 			let e = S("u");
 			e.style.left = `${100 * Math.min(1, Math.max(0, r))}%`, l.append(e);
 		}
-		return o.append(nu(e), S("span", {}, a ? `${e.title} *` : e.title), s, l), o;
+		return o.append(iu(e), S("span", {}, a ? `${e.title} *` : e.title), s, l), o;
 	}
-}, Fd = (e) => e.kind === "grid" || uu(e);
-function Id(e, t) {
+}, Ld = (e) => e.kind === "grid" || fu(e);
+function Rd(e, t) {
 	let n = t.toLowerCase();
 	if (n === "") return [];
 	let r = e.labels.map((e) => e.toLowerCase());
-	if (Fd(e)) return r.flatMap((e, t) => e.includes(n) ? [t] : []);
+	if (Ld(e)) return r.flatMap((e, t) => e.includes(n) ? [t] : []);
 	let i = r.join(""), a = [], [o, s] = [0, (r[0] ?? "").length];
 	for (let e = i.indexOf(n); e >= 0; e = i.indexOf(n, e + 1)) {
 		for (; s <= e;) s += r[++o].length;
@@ -5723,7 +5725,7 @@ function Id(e, t) {
 	}
 	return a;
 }
-var Ld = class {
+var zd = class {
 	opener = w("Find", () => this.open(), {
 		class: "small",
 		title: "Find a token by its text (/)"
@@ -5775,7 +5777,7 @@ var Ld = class {
 		this.node.hidden = !0, this.opener.hidden = !1, this.opener.focus();
 	}
 	search() {
-		this.hits = this.axes().flatMap(([e, t]) => Id(t, this.field.value).map((t) => ({
+		this.hits = this.axes().flatMap(([e, t]) => Rd(t, this.field.value).map((t) => ({
 			side: e,
 			at: t
 		}))), this.n = Math.max(0, this.hits.findIndex(({ side: e, at: t }) => e === "query" && t >= this.from())), this.show();
@@ -5791,13 +5793,13 @@ var Ld = class {
 		let e = this.hits[this.n];
 		this.status.textContent = e ? `${O(this.n + 1)} of ${O(this.hits.length)}` : this.field.value === "" ? "" : "none", e && this.go(e.side, e.at);
 	}
-}, Rd = 60, zd = class {
+}, Bd = 60, Vd = class {
 	known = null;
 	refusal = null;
 	name;
 	transport;
 	changed;
-	soon = ue(Rd, () => void this.load());
+	soon = ue(Bd, () => void this.load());
 	wanted = null;
 	asked = "";
 	loading = new AbortController();
@@ -5829,7 +5831,7 @@ var Ld = class {
 		}
 		this.changed();
 	}
-}, Bd = {
+}, Hd = {
 	light: {
 		to: [
 			[
@@ -5902,11 +5904,11 @@ var Ld = class {
 			]
 		]
 	}
-}, Vd = /* @__PURE__ */ new Map();
-function Hd(e, t, n) {
-	let r = `${e}${t}${n}`, i = Vd.get(r);
+}, Ud = /* @__PURE__ */ new Map();
+function Wd(e, t, n) {
+	let r = `${e}${t}${n}`, i = Ud.get(r);
 	if (i) return i;
-	let [a, o, s] = Bd[e ? "dark" : "light"][t], c = n / 32 * 2, [l, u, d] = c < 1 ? [
+	let [a, o, s] = Hd[e ? "dark" : "light"][t], c = n / 32 * 2, [l, u, d] = c < 1 ? [
 		a,
 		o,
 		c
@@ -5915,16 +5917,16 @@ function Hd(e, t, n) {
 		s,
 		c - 1
 	], f = l.map((e, t) => Math.round(e + (u[t] - e) * d));
-	return Vd.set(r, f), f;
+	return Ud.set(r, f), f;
 }
-function Ud(e, t, n, r) {
+function Gd(e, t, n, r) {
 	for (let i = 0; i < r.length; i++) {
 		let a = t > 0 ? Math.abs(e[i] ?? 0) / t : 0;
 		r[i] = Math.round(32 * Math.min(1, Math.max(0, n(a))));
 	}
 }
 // src/strip.ts
-function Wd(e, t, n, r, i) {
+function Kd(e, t, n, r, i) {
 	let a = {
 		ArrowLeft: -1,
 		ArrowRight: 1,
@@ -5941,7 +5943,7 @@ function Wd(e, t, n, r, i) {
 	return o === void 0 ? null : Math.min(n - 1, Math.max(0, (t ?? i) + o));
 }
 // src/patches.ts
-var Gd = 26, Kd = 3, qd = class {
+var qd = 26, Jd = 3, Yd = class {
 	axis;
 	hands;
 	canvas;
@@ -5995,7 +5997,7 @@ var Gd = 26, Kd = 3, qd = class {
 			e * 56,
 			0,
 			52,
-			Gd
+			qd
 		];
 		let r = e - this.before;
 		return [
@@ -6021,7 +6023,7 @@ var Gd = 26, Kd = 3, qd = class {
 		}), this.canvas.addEventListener("keydown", (e) => {
 			if (e.key === "Escape") return this.hands.free();
 			if (e.altKey || e.ctrlKey || e.metaKey) return;
-			let t = Wd(e.key, this.here, this.axis.labels.length, this.across, this.before);
+			let t = Kd(e.key, this.here, this.axis.labels.length, this.across, this.before);
 			t !== null && (e.preventDefault(), this.here = t, this.hands.pick(t, !0));
 		});
 	}
@@ -6037,14 +6039,14 @@ var Gd = 26, Kd = 3, qd = class {
 		this.outline(e, this.marks.key, o.getPropertyValue("--warm") || "#b85c00", 2), this.outline(e, this.marks.query, o.getPropertyValue("--ink") || "#000", 2.5);
 	}
 	one(e, t, n) {
-		let [r, i, a, o] = this.box(t), { to: s, from: c, dark: l } = this.shading, u = Hd(l, s || !c ? "to" : "from", (s ?? c)?.[t] ?? 0);
+		let [r, i, a, o] = this.box(t), { to: s, from: c, dark: l } = this.shading, u = Wd(l, s || !c ? "to" : "from", (s ?? c)?.[t] ?? 0);
 		e.fillStyle = It(u), e.fillRect(r, i, a, o), e.strokeStyle = n, e.lineWidth = .5, e.strokeRect(r + .5, i + .5, a, o);
 		let d = s && c ? c[t] ?? 0 : 0;
-		d > Kd && this.other(e, t, d), t >= this.before || (e.fillStyle = Lt(u), e.fillText(this.axis.labels[t] ?? "", r + 5, i + 16, a - 8));
+		d > Jd && this.other(e, t, d), t >= this.before || (e.fillStyle = Lt(u), e.fillText(this.axis.labels[t] ?? "", r + 5, i + 16, a - 8));
 	}
 	other(e, t, n) {
 		let [r, i, a, o] = this.box(t);
-		if (e.fillStyle = It(Hd(this.shading.dark, "from", Math.max(14, n))), t < this.before) return e.fillRect(r + 2, i + o - 4, (a - 4) * n / 32, 3);
+		if (e.fillStyle = It(Wd(this.shading.dark, "from", Math.max(14, n))), t < this.before) return e.fillRect(r + 2, i + o - 4, (a - 4) * n / 32, 3);
 		e.beginPath(), e.arc(r + a / 2, i + o / 2, Math.max(1, Math.min(a, o) / 2.6 * Math.sqrt(n / 32)), 0, 2 * Math.PI), e.fill();
 	}
 	outline(e, t, n, r) {
@@ -6052,21 +6054,21 @@ var Gd = 26, Kd = 3, qd = class {
 		let [i, a, o, s] = this.box(t);
 		e.strokeStyle = n, e.lineWidth = r, e.strokeRect(i + .5, a + .5, o, s);
 	}
-}, Jd = 32;
-function Yd(e) {
+}, Xd = 32;
+function Zd(e) {
 	return /^ +$/.test(e) ? e.replaceAll(" ", "·") : e.split(/(\r\n?|\n|\t| +)/).filter((e) => e !== "").map((e) => /^[\r\n]/.test(e) ? "⏎\n" : e === "	" ? "⇥	" : e.startsWith(" ") ? e : qe(e)).join("") || "◌";
 }
-function Xd(e) {
+function Qd(e) {
 	let t = [0];
 	for (let n = 256; n < e.length; n = t.at(-1) + 256) {
 		let r = n, i = () => /^\s/.test(e[r] ?? "") || /\n$/.test(e[r - 1] ?? "");
-		for (; r > n - Jd && !i();) r--;
+		for (; r > n - Xd && !i();) r--;
 		t.push(i() ? r : n);
 	}
 	return t;
 }
-var Zd = 0, Qd = class {
-	prefix = `text${++Zd}-`;
+var $d = 0, ef = class {
+	prefix = `text${++$d}-`;
 	axis;
 	special;
 	numbers;
@@ -6087,10 +6089,10 @@ var Zd = 0, Qd = class {
 	};
 	here = null;
 	constructor(e, t, n, r) {
-		this.host = e, this.axis = t, this.hands = r, this.special = new Set(t.special), this.numbers = uu(t), e.classList.add("running", "scroll"), e.tabIndex = 0, e.setAttribute("role", "listbox"), e.setAttribute("aria-label", n), this.sight = new IntersectionObserver((e) => this.seen(e), {
+		this.host = e, this.axis = t, this.hands = r, this.special = new Set(t.special), this.numbers = fu(t), e.classList.add("running", "scroll"), e.tabIndex = 0, e.setAttribute("role", "listbox"), e.setAttribute("aria-label", n), this.sight = new IntersectionObserver((e) => this.seen(e), {
 			root: e,
 			rootMargin: "400px 0px"
-		}), this.starts = Xd(t.labels);
+		}), this.starts = Qd(t.labels);
 		for (let t of this.starts) {
 			let n = S("div", {
 				class: "block",
@@ -6150,7 +6152,7 @@ var Zd = 0, Qd = class {
 			let t = {
 				ArrowUp: this.vertical(-1),
 				ArrowDown: this.vertical(1)
-			}[e.key] ?? Wd(e.key, this.here, this.axis.labels.length, 0, this.first());
+			}[e.key] ?? Kd(e.key, this.here, this.axis.labels.length, 0, this.first());
 			t != null && (e.preventDefault(), this.here = t, this.reveal(t), this.hands.pick(t, !0));
 		});
 	}
@@ -6192,7 +6194,7 @@ var Zd = 0, Qd = class {
 		}, String(t));
 		n.append(r);
 		for (let e = t; e < this.end(t); e++) {
-			let t = Yd(this.axis.labels[e] ?? ""), r = t.replace(/\n$/, ""), i = S("span", {
+			let t = Zd(this.axis.labels[e] ?? ""), r = t.replace(/\n$/, ""), i = S("span", {
 				class: "token",
 				role: "option",
 				id: `${this.prefix}${e}`,
@@ -6212,34 +6214,34 @@ var Zd = 0, Qd = class {
 		let { to: n, from: r, dark: i } = this.shading, [a, o] = [n?.[e] ?? 0, r?.[e] ?? 0], s = `${a} ${o} ${i}`;
 		if (t.dataset.shade === s) return;
 		t.dataset.shade = s;
-		let c = o > a ? "from" : "to", l = Math.max(a, o), u = Hd(i, c, l);
-		t.style.background = l > 0 ? It(u) : "", t.style.color = l > 0 ? Lt(u) : "", t.style.boxShadow = a > 0 && o > 0 ? `inset 0 -3px ${It(Hd(i, c === "to" ? "from" : "to", Math.max(12, Math.min(a, o))))}` : "";
+		let c = o > a ? "from" : "to", l = Math.max(a, o), u = Wd(i, c, l);
+		t.style.background = l > 0 ? It(u) : "", t.style.color = l > 0 ? Lt(u) : "", t.style.boxShadow = a > 0 && o > 0 ? `inset 0 -3px ${It(Wd(i, c === "to" ? "from" : "to", Math.max(12, Math.min(a, o))))}` : "";
 	}
 	outline(e, t) {
 		t.classList.toggle("at-query", e === this.marks.query), t.classList.toggle("at-key", e === this.marks.key), t.setAttribute("aria-selected", String(e === this.marks.query || e === this.marks.key));
 	}
-}, $d = 3, ef = .01;
-function tf({ way: e, known: t, layer: n, b: r }, i) {
+}, tf = 3, nf = .01;
+function rf({ way: e, known: t, layer: n, b: r }, i) {
 	let a = n.start[r] ?? 0;
 	if (e === "to") return Ve(t.at + a - i);
 	let o = i + a - t.at;
 	return o === 0 ? "itself" : o > 0 ? `${O(o)} later` : `${O(-o)} earlier`;
 }
-function nf(e) {
-	let { way: t, known: n, axis: r, others: i, layer: a, sink: o, held: s, apart: c, mark: l } = e, u = t === "to" ? "attends to" : "is attended by", d = r.kind === "grid" ? "Patch" : uu(r) ? "Position" : "Token", f = uu(r) ? null : S("q", {}, k(r, n.at)), p = S("p", { class: `from-${t}` }, `${d} ${O(n.at)} `, f, ` ${u}`);
+function af(e) {
+	let { way: t, known: n, axis: r, others: i, layer: a, sink: o, held: s, apart: c, mark: l } = e, u = t === "to" ? "attends to" : "is attended by", d = r.kind === "grid" ? "Patch" : fu(r) ? "Position" : "Token", f = fu(r) ? null : S("q", {}, k(r, n.at)), p = S("p", { class: `from-${t}` }, `${d} ${O(n.at)} `, f, ` ${u}`);
 	n.meta.whole || p.append(S("small", {}, " (the largest only)")), s && p.append(S("small", {}, " held", S("span", { class: "esc" }, " · Esc releases")));
-	let m = S("div", { class: "keys-list" }), h = n.meta.top.filter(({ at: e, p: t }) => e !== o && t !== 0), g = Math.abs(h[0]?.p ?? 0) * ef;
+	let m = S("div", { class: "keys-list" }), h = n.meta.top.filter(({ at: e, p: t }) => e !== o && t !== 0), g = Math.abs(h[0]?.p ?? 0) * nf;
 	for (let { at: t, p: n } of h.filter((e) => Math.abs(e.p) >= g)) {
 		let r = w("", () => l(t), {
 			class: "key",
 			title: `position ${O(t)}`
 		});
-		r.append(S("span", {}, k(i, t))), a.kind === "self" && i.kind === "tokens" && r.append(S("i", {}, tf(e, t))), r.append(S("b", {}, c ? lu(D(n), n) : D(n))), m.append(r);
+		r.append(S("span", {}, k(i, t))), a.kind === "self" && i.kind === "tokens" && r.append(S("i", {}, rf(e, t))), r.append(S("b", {}, c ? du(D(n), n) : D(n))), m.append(r);
 	}
 	return h.length === 0 && m.append(S("p", { class: "hint" }, c ? "nothing that differs" : "nothing")), S("div", { class: "list" }, p, m);
 }
-function rf(e) {
-	let t = [...e.querySelectorAll(".key")], n = [...new Set(t.map((e) => e.offsetTop))][$d];
+function of(e) {
+	let t = [...e.querySelectorAll(".key")], n = [...new Set(t.map((e) => e.offsetTop))][tf];
 	if (n === void 0) return;
 	let r = t.findIndex((e) => e.offsetTop >= n), i = S("span", { class: "more" });
 	t.slice(r).forEach((e) => e.hidden = !0), e.append(i);
@@ -6249,11 +6251,11 @@ function rf(e) {
 	} while (r > 1);
 }
 // src/text.ts
-var af = [
+var sf = [
 	["to", "attends to"],
 	["from", "attended by"],
 	["both", "both"]
-], of = [
+], cf = [
 	"run",
 	"minus",
 	"layer",
@@ -6267,15 +6269,15 @@ var af = [
 	"theme",
 	"panel",
 	"look"
-], sf = class {
+], lf = class {
 	scene;
 	store;
 	host;
 	row;
 	column;
 	strips = S("div", { class: "strips" });
-	looks = Fu("What is shaded", af, (e) => this.turn(e));
-	search = new Ld(() => this.named(), () => this.mine().query ?? this.mine().key ?? 0, (e, t) => this.hold(e, t));
+	looks = Lu("What is shaded", sf, (e) => this.turn(e));
+	search = new zd(() => this.named(), () => this.mine().query ?? this.mine().key ?? 0, (e, t) => this.hold(e, t));
 	mean = S("span", { class: "mean" });
 	said = S("div", { class: "said" });
 	unsubscribe;
@@ -6290,7 +6292,7 @@ var af = [
 	held = !1;
 	frame = 0;
 	constructor(e, t, n, r) {
-		this.host = e, this.scene = t, this.store = n, this.row = new zd("row", r, () => this.soon()), this.column = new zd("column", r, () => this.soon()), e.append(S("div", { class: "bar" }, this.looks.node, this.search.opener, this.search.node, this.mean), this.said, this.strips), this.unsubscribe = n.subscribe((e, t) => this.changed(e, t)), this.build(), this.ask(), this.paint(), this.watcher = new ResizeObserver(() => {
+		this.host = e, this.scene = t, this.store = n, this.row = new Vd("row", r, () => this.soon()), this.column = new Vd("column", r, () => this.soon()), e.append(S("div", { class: "bar" }, this.looks.node, this.search.opener, this.search.node, this.mean), this.said, this.strips), this.unsubscribe = n.subscribe((e, t) => this.changed(e, t)), this.build(), this.ask(), this.paint(), this.watcher = new ResizeObserver(() => {
 			this.reveal(this.mine()), this.soon();
 		}), this.watcher.observe(this.strips);
 	}
@@ -6348,7 +6350,7 @@ var af = [
 				}), this.ask(), this.soon();
 			}
 		}, s = `${t}: ${e.name}`;
-		return e.kind === "grid" ? new qd(i, e, s, o) : new Qd(i, e, s, o);
+		return e.kind === "grid" ? new Yd(i, e, s, o) : new ef(i, e, s, o);
 	}
 	get look() {
 		return this.store.get().look;
@@ -6386,7 +6388,7 @@ var af = [
 		}, this.store.set({ [r]: t }), this.ask(), this.soon();
 	}
 	changed(e, t) {
-		of.some((n) => e[n] !== t[n]) && (this.build(), this.ask(), this.soon(), (e.query !== t.query || e.key !== t.key) && (this.held = e.query !== null || e.key !== null, this.reveal({
+		cf.some((n) => e[n] !== t[n]) && (this.build(), this.ask(), this.soon(), (e.query !== t.query || e.key !== t.key) && (this.held = e.query !== null || e.key !== null, this.reveal({
 			query: e.query === t.query ? null : e.query,
 			key: e.key === t.key ? null : e.key
 		})));
@@ -6486,7 +6488,7 @@ var af = [
 		for (let e of o) s = Math.max(s, Math.abs(e));
 		let c = Ft[r.scale], l = (e) => {
 			let n = new Uint8Array(t);
-			return Ud(e, s, c, n), n;
+			return Gd(e, s, c, n), n;
 		};
 		return r.minus === null || this.look === "both" ? {
 			...a,
@@ -6501,14 +6503,14 @@ var af = [
 		let n = l(this.scene, t);
 		if (n.length === 0) return this.mean.replaceChildren();
 		let r = n.map(e), i = r.length > 4 ? `${r.slice(0, 4).join(", ")} …` : r.join(", ");
-		this.mean.replaceChildren(`mean of ${ou(n.length, "head")}: ${i} `, w("clear", () => this.store.set({ chosen: [] }), { class: "quiet" }));
+		this.mean.replaceChildren(`mean of ${cu(n.length, "head")}: ${i} `, w("clear", () => this.store.set({ chosen: [] }), { class: "quiet" }));
 	}
 	say(e, t, n, r, i) {
 		let a = n === null && r === null ? "Point at a token, or click one to hold it." : "", o = [];
 		this.one && this.look === "from" || o.push(this.list("to", n === null ? null : e, n === null ? a : this.row.refusal, i)), this.one && this.look === "to" || o.push(this.list("from", r === null ? null : t, r === null ? o.length ? "" : a : this.column.refusal, null));
 		let s = () => [...this.said.querySelectorAll(".key")], c = s().indexOf(this.said.getRootNode().activeElement);
 		this.said.replaceChildren(...o), c >= 0 && s()[c]?.focus();
-		for (let e of this.said.querySelectorAll(".keys-list")) rf(e);
+		for (let e of this.said.querySelectorAll(".keys-list")) of(e);
 	}
 	list(e, t, n, r) {
 		if (!t) return S("div", { class: "list" }, n ? S("p", {
@@ -6516,7 +6518,7 @@ var af = [
 			role: "status"
 		}, n) : null);
 		let { b: i, minus: a } = this.store.get(), [o, s] = this.axes(), [c, l] = e === "to" ? [o, s] : [s, o], u = this.mine()[e === "to" ? "query" : "key"], d = this.held && u === t.at;
-		return nf({
+		return af({
 			way: e,
 			known: t,
 			axis: c,
@@ -6529,7 +6531,7 @@ var af = [
 			mark: (n) => this.mark(e, t, n)
 		});
 	}
-}, cf = 256, lf = 6, uf = 2, df = 3e3, ff = class {
+}, uf = 256, df = 6, ff = 2, pf = 3e3, mf = class {
 	transport;
 	scene;
 	changed;
@@ -6541,7 +6543,7 @@ var af = [
 	wishes = /* @__PURE__ */ new Map();
 	barred = new de(4096);
 	levels = new de(1024);
-	constructor(e, t, n, r = cf) {
+	constructor(e, t, n, r = uf) {
 		this.transport = e, this.scene = t, this.changed = n, this.tiles = new de(r);
 	}
 	get size() {
@@ -6558,23 +6560,23 @@ var af = [
 		return Oe(t.T, t.S);
 	}
 	get(e, t, n, r) {
-		return this.tiles.get(pf(e, t, n, r));
+		return this.tiles.get(hf(e, t, n, r));
 	}
 	isRefused(e, t, n, r) {
-		return this.barred.get(pf(e, t, n, r)) === "for good";
+		return this.barred.get(hf(e, t, n, r)) === "for good";
 	}
 	isComing(e) {
 		let t = (e) => !this.tiles.has(e) && (!this.barred.has(e) || this.barred.get(e) === "for a while");
-		return (this.wishes.get(e) ?? []).some((e) => !e.idle && t(hf(e)));
+		return (this.wishes.get(e) ?? []).some((e) => !e.idle && t(_f(e)));
 	}
 	lack(e, t) {
-		return this.levels.get(mf(e, t)) || null;
+		return this.levels.get(gf(e, t)) || null;
 	}
 	want(e, t) {
 		t.length ? this.wishes.set(e, t) : this.wishes.delete(e);
-		for (let e of t.map(hf)) this.barred.get(e) === "until wanted anew" && this.barred.delete(e);
+		for (let e of t.map(_f)) this.barred.get(e) === "until wanted anew" && this.barred.delete(e);
 		let n = /* @__PURE__ */ new Set();
-		for (let e of this.wishes.values()) for (let t of e) n.add(hf(t));
+		for (let e of this.wishes.values()) for (let t of e) n.add(_f(t));
 		for (let [e, t] of this.flights) n.has(e) || (this.flights.delete(e), t.abort.abort());
 		this.ask();
 	}
@@ -6586,14 +6588,14 @@ var af = [
 		}
 	}
 	isMissing(e) {
-		let t = hf(e);
+		let t = _f(e);
 		return !this.tiles.has(t) && !this.flights.has(t) && !this.barred.has(t);
 	}
 	hasRoom(e) {
-		return e ? this.flights.size < uf && [...this.flights.values()].every((e) => e.idle) : this.flights.size < lf;
+		return e ? this.flights.size < ff && [...this.flights.values()].every((e) => e.idle) : this.flights.size < df;
 	}
 	start({ shown: e, z: t, r: n, c: r, idle: i }) {
-		let a = pf(e, t, n, r);
+		let a = hf(e, t, n, r);
 		if (this.flights.has(a)) return;
 		let o = {
 			abort: new AbortController(),
@@ -6607,23 +6609,23 @@ var af = [
 			r: n,
 			c: r
 		}, s)).then(({ meta: n, data: r }) => {
-			this.landed(a, o) && (this.tiles.set(a, gf(n, r)), t !== null && this.levels.set(mf(e, t), ""), this.refusal = null, this.lost = !1, this.changed(), this.ask());
+			this.landed(a, o) && (this.tiles.set(a, vf(n, r)), t !== null && this.levels.set(gf(e, t), ""), this.refusal = null, this.lost = !1, this.changed(), this.ask());
 		}, (n) => {
-			this.landed(a, o) && (this.fail(a, n), this.barred.get(a) === "for good" && t !== null && !this.levels.has(mf(e, t)) && this.levels.set(mf(e, t), n.message), !i && this.barred.get(a) !== "for a while" && (this.refusal = n.message), this.changed(), this.ask());
+			this.landed(a, o) && (this.fail(a, n), this.barred.get(a) === "for good" && t !== null && !this.levels.has(gf(e, t)) && this.levels.set(gf(e, t), n.message), !i && this.barred.get(a) !== "for a while" && (this.refusal = n.message), this.changed(), this.ask());
 		});
 	}
 	fail(e, t) {
-		this.lost = t instanceof Gu || !(t instanceof T);
-		let n = this.lost || t instanceof Ku ? "for a while" : t instanceof qu ? "until wanted anew" : "for good";
+		this.lost = t instanceof qu || !(t instanceof T);
+		let n = this.lost || t instanceof Ju ? "for a while" : t instanceof Yu ? "until wanted anew" : "for good";
 		this.barred.set(e, n), n === "for a while" && setTimeout(() => {
 			this.barred.delete(e), this.ask(), this.changed();
-		}, df);
+		}, pf);
 	}
 	landed(e, t) {
 		return this.flights.get(e) === t && (this.flights.delete(e), !0);
 	}
 };
-function pf(e, t, n, r) {
+function hf(e, t, n, r) {
 	return t === null ? pe("preview", { ...e }) : pe("tile", {
 		...e,
 		z: t,
@@ -6631,16 +6633,16 @@ function pf(e, t, n, r) {
 		c: r
 	});
 }
-function mf(e, t) {
+function gf(e, t) {
 	return pe("level", {
 		...e,
 		z: t
 	});
 }
-function hf({ shown: e, z: t, r: n, c: r }) {
-	return pf(e, t, n, r);
+function _f({ shown: e, z: t, r: n, c: r }) {
+	return hf(e, t, n, r);
 }
-function gf(e, t) {
+function vf(e, t) {
 	let n = new Float32Array(t), r = 0;
 	for (let e of n) {
 		let t = Math.abs(e);
@@ -6657,23 +6659,23 @@ function gf(e, t) {
 	};
 }
 // src/app.ts
-var _f = 200, vf = class {
+var yf = 200, bf = class {
 	node = S("div", { class: "app" });
 	scene;
 	store;
-	notices = new Qu();
+	notices = new ed();
 	parts = [];
 	undo = [];
 	address;
 	stepped = !1;
-	put = ue(_f, () => {
+	put = ue(yf, () => {
 		this.address?.put(this.store.get(), this.stepped), this.stepped = !1;
 	});
 	maps = S("div", { class: "maps" });
 	transport;
 	tiles;
 	tabs = /* @__PURE__ */ new Map();
-	keys = Wu();
+	keys = Ku();
 	text = null;
 	first = null;
 	beside = null;
@@ -6683,7 +6685,7 @@ var _f = 200, vf = class {
 			state: m(t),
 			says: null
 		};
-		this.store = new p(i), this.transport = new ed(n, (e) => this.notices.lost(e.message, () => r.again(oe(this.store.get(), t)))), this.tiles = new ff(this.transport, t, () => this.paintMaps()), this.address = r.address ? new ce(t, (e, t) => this.follow(e, t)) : null, this.build(r.address), this.undo.push(this.store.subscribe((e, t, n) => this.changed(e, t, n)));
+		this.store = new p(i), this.transport = new nd(n, (e) => this.notices.lost(e.message, () => r.again(oe(this.store.get(), t)))), this.tiles = new mf(this.transport, t, () => this.paintMaps()), this.address = r.address ? new ce(t, (e, t) => this.follow(e, t)) : null, this.build(r.address), this.undo.push(this.store.subscribe((e, t, n) => this.changed(e, t, n)));
 		let o = matchMedia("(prefers-color-scheme: dark)"), s = () => this.theme();
 		o.addEventListener("change", s), this.undo.push(() => o.removeEventListener("change", s)), a && this.wrong(a);
 	}
@@ -6708,7 +6710,7 @@ var _f = 200, vf = class {
 			role: "group",
 			"aria-label": "How the map is drawn"
 		});
-		a.append(s, this.maps), this.node.classList.toggle("large", n.get().large), this.theme(), this.node.append(this.header(e), this.notices.node, S("div", { class: "panels" }, i, a, o), this.keys), this.parts.push(new md(i, t, n, r, (e) => this.notices.tell(e))), this.undo.push(Hu(s, t, n)), this.first = new iu(this.maps, t, n, this.tiles, ({ layer: e, head: t }) => [e, t], (e) => this.notices.tell(e)), this.side(o), this.besideOf(n.get());
+		a.append(s, this.maps), this.node.classList.toggle("large", n.get().large), this.theme(), this.node.append(this.header(e), this.notices.node, S("div", { class: "panels" }, i, a, o), this.keys), this.parts.push(new gd(i, t, n, r, (e) => this.notices.tell(e))), this.undo.push(Wu(s, t, n)), this.first = new ou(this.maps, t, n, this.tiles, ({ layer: e, head: t }) => [e, t], (e) => this.notices.tell(e)), this.side(o), this.besideOf(n.get());
 		let c = e ? document : this.node, l = (e) => this.key(e);
 		c.addEventListener("keydown", l), this.undo.push(() => c.removeEventListener("keydown", l));
 	}
@@ -6720,11 +6722,11 @@ var _f = 200, vf = class {
 			role: "group",
 			"aria-label": "Page"
 		});
-		this.undo.push(Bu(r, t, this.store, {
+		this.undo.push(Hu(r, t, this.store, {
 			link: e ? () => void this.link() : null,
 			keys: () => this.keys.showModal()
 		}));
-		let i = t.saved && t.saved.heads.length > 0 && t.saved.heads.length < xu(t).length, a = t.saved ? S("p", { class: "saved" }, t.saved.says, ...i ? [
+		let i = t.saved && t.saved.heads.length > 0 && t.saved.heads.length < Cu(t).length, a = t.saved ? S("p", { class: "saved" }, t.saved.says, ...i ? [
 			" In full: the heads with a dot ",
 			S("i", { class: "dot" }),
 			"."
@@ -6766,7 +6768,7 @@ var _f = 200, vf = class {
 			n.set({ panel: a }), this.tabs.get(a)?.tab.focus();
 		});
 		let o = (e) => this.tabs.get(e)?.panel;
-		this.text = new sf(o("text"), t, n, r), this.parts.push(this.text, new Ad(o("profile"), t, n, r)), t.heads && this.parts.push(new Pd(o("scores"), t, n)), this.showTab();
+		this.text = new lf(o("text"), t, n, r), this.parts.push(this.text, new Md(o("profile"), t, n, r)), t.heads && this.parts.push(new Id(o("scores"), t, n)), this.showTab();
 	}
 	panel() {
 		let { panel: e } = this.store.get();
@@ -6795,7 +6797,7 @@ var _f = 200, vf = class {
 			"aria-label": "Close this map",
 			title: "Close this map"
 		});
-		this.beside = new iu(this.maps, this.scene, this.store, this.tiles, (e) => e.beside, (e) => this.notices.tell(e), [t, n]);
+		this.beside = new ou(this.maps, this.scene, this.store, this.tiles, (e) => e.beside, (e) => this.notices.tell(e), [t, n]);
 	}
 	swap() {
 		let e = this.store.get();
@@ -6835,23 +6837,23 @@ var _f = 200, vf = class {
 			"]": 1
 		}[e.key];
 		if (n === void 0) return;
-		let r = this.store.get(), i = xu(this.scene), a = i[i.findIndex(([e, t]) => e === r.layer && t === r.head) + n];
+		let r = this.store.get(), i = Cu(this.scene), a = i[i.findIndex(([e, t]) => e === r.layer && t === r.head) + n];
 		a && this.store.go(u(this.scene, r, a));
 	}
 };
 // src/packed.ts
-function yf(e) {
+function xf(e) {
 	let t = atob(e), n = new Uint8Array(t.length);
 	for (let e = 0; e < t.length; e++) n[e] = t.charCodeAt(e);
 	return n;
 }
-async function bf(e) {
+async function Sf(e) {
 	let t = new DecompressionStream("deflate-raw"), n = t.writable.getWriter();
-	return n.write(yf(e)).catch(() => {}), n.close().catch(() => {}), new Response(t.readable).arrayBuffer();
+	return n.write(xf(e)).catch(() => {}), n.close().catch(() => {}), new Response(t.readable).arrayBuffer();
 }
 // src/saved.ts
-var xf = 32 * 2 ** 20, Sf = 12;
-function Cf(e, t = Sf) {
+var Cf = 32 * 2 ** 20, wf = 12;
+function Tf(e, t = wf) {
 	let n = [], r = 0;
 	for (let i = 0; i < e.length; i++) {
 		let a = e[i];
@@ -6865,7 +6867,7 @@ function Cf(e, t = Sf) {
 	}
 	return n;
 }
-var wf = class {
+var Ef = class {
 	file;
 	says;
 	kept = /* @__PURE__ */ new Map();
@@ -6899,13 +6901,13 @@ var wf = class {
 	decode(e) {
 		let t = this.kept.get(e);
 		if (t) return this.kept.delete(e), this.kept.set(e, t), t;
-		let { data: n } = this.file.answers[e], r = bf(n).then((t) => (this.sizes.set(e, t.byteLength), this.held += t.byteLength, this.forget(), t));
+		let { data: n } = this.file.answers[e], r = Sf(n).then((t) => (this.sizes.set(e, t.byteLength), this.held += t.byteLength, this.forget(), t));
 		return this.kept.set(e, r), r;
 	}
 	forget() {
 		for (let e of [...this.kept.keys()]) {
 			let t = this.sizes.get(e);
-			if (this.held <= xf || this.kept.size === 1) return;
+			if (this.held <= Cf || this.kept.size === 1) return;
 			t !== void 0 && (this.sizes.delete(e), this.kept.delete(e), this.held -= t);
 		}
 	}
@@ -6920,7 +6922,7 @@ var wf = class {
 		if (r.length > 1) for (let e = 0; e < i.length; e++) i[e] = i[e] / r.length;
 		return {
 			meta: {
-				top: Cf(i),
+				top: Tf(i),
 				whole: a
 			},
 			data: i.buffer
@@ -6976,7 +6978,7 @@ var wf = class {
 		if (!t) return null;
 		let n = this.tops.get(e);
 		if (n) return n;
-		let r = this.file.scene.layers.reduce((e, t) => e + t.heads, 0), i = Promise.all([bf(t.keys), bf(t.p)]).then(([e, n]) => ({
+		let r = this.file.scene.layers.reduce((e, t) => e + t.heads, 0), i = Promise.all([Sf(t.keys), Sf(t.p)]).then(([e, n]) => ({
 			k: t.k,
 			first: t.first,
 			queries: Math.floor(e.byteLength / 4 / (r * t.k)),
@@ -6990,19 +6992,19 @@ var wf = class {
 		if (!t) throw new T(this.says);
 		return t;
 	}
-}, Tf = ":host{height:100%;display:block;container-type:inline-size}.app,.wait{--page:#f4f5f8;--card:#fff;--ink:#1a1f27;--soft:#5b6675;--line:#d9dee6;--faint:#eef1f5;--accent:#0b62b8;--on-accent:#fff;--cool:#1f6cb0;--warm:#b85c07;--bar:#6b7787;--alert:#fdf0e3;--mono:ui-monospace, \"SF Mono\", \"Cascadia Mono\", \"DejaVu Sans Mono\", Menlo, Consolas, monospace;--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;color:var(--ink);background:var(--page);font-variant-numeric:tabular-nums;font:13px/1.45 system-ui,Segoe UI,Roboto,Noto Sans,DejaVu Sans,sans-serif}.app[data-dark]{--page:#0e1116;--card:#171b22;--ink:#e8ecf2;--soft:#98a4b3;--line:#2f3743;--faint:#1f252e;--accent:#6cb4ff;--on-accent:#06121f;--cool:#6cb4ff;--warm:#f39a3c;--bar:#98a4b3;--alert:#33230f;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}*,:before,:after{box-sizing:border-box}[hidden]{display:none!important}.app{flex-direction:column;height:100%;min-height:0;display:flex;overflow:hidden}.wait{height:100%;margin:0;padding:48px}h1,h2,h3,p,dl,dd,figure{margin:0}h1{letter-spacing:-.01em;overflow-wrap:anywhere;font-size:17px;line-height:1.25}h2{overflow-wrap:anywhere;font-size:14px;line-height:1.3}h3{font-size:12px;line-height:1.3}small,.hint,.subtitle{color:var(--soft);font-size:12px;font-weight:400}.hint{overflow-wrap:anywhere;line-height:1.4}:focus-visible{outline:2px solid var(--accent);outline-offset:1px}kbd{font:inherit;border:1px solid var(--line);color:var(--ink);background:var(--card);border-bottom-width:2px;border-radius:4px;padding:0 4px;font-size:11px}button,select{font:inherit;color:inherit;font-size:12px}button{cursor:pointer;background:var(--card);border:1px solid var(--line);border-radius:6px;min-height:26px;padding:2px 9px}button:hover,select:hover{border-color:var(--soft)}button[aria-pressed=true]{background:var(--accent);border-color:var(--accent);color:var(--on-accent)}button.icon{flex:none;width:26px;padding:0;line-height:1}button.quiet{color:var(--accent);background:0 0;border-color:#0000;min-height:22px;padding:0 4px}select{background:var(--card);border:1px solid var(--line);border-radius:6px;max-width:170px;min-height:26px;padding:2px 4px}input[type=checkbox]{accent-color:var(--accent);vertical-align:-2px;margin:0 5px 0 0}.pick,.check{color:var(--soft);white-space:nowrap;align-items:center;gap:6px;font-size:12px;display:inline-flex}.check{color:var(--ink);gap:0}.pick select{color:var(--ink)}.segments{border:1px solid var(--line);background:var(--card);border-radius:6px;flex:none;display:inline-flex}.segments label{color:var(--ink);cursor:pointer;display:flex;position:relative}.segments input{opacity:0;cursor:pointer;margin:0;position:absolute;inset:0}.segments span{background:0 0;border:0;border-radius:5px;min-height:24px;padding:3px 9px;font-size:12px;line-height:18px;display:block}.segments label:hover span{background:var(--faint)}.segments input:checked+span{background:var(--accent);color:var(--on-accent)}.segments input:focus-visible+span{outline:2px solid var(--accent);outline-offset:2px}header{flex-wrap:wrap;flex:none;align-items:center;gap:6px 28px;padding:10px 14px 8px;display:flex}.title{flex:300px;min-width:0}.subtitle{overflow-wrap:anywhere;-webkit-line-clamp:2;-webkit-box-orient:vertical;display:-webkit-box;overflow:hidden}.facts{flex-wrap:wrap;gap:2px 20px;display:flex}.facts dt{color:var(--soft);font-size:11px;line-height:1.3}.facts dd{font-weight:600;line-height:1.3}.page-controls{flex-wrap:wrap;align-items:center;gap:6px 8px;display:flex}.saved{color:var(--soft);border-left:3px solid var(--warm);flex-basis:100%;padding-left:8px;font-size:12px}.dot{background:var(--ink);vertical-align:1px;border-radius:50%;width:6px;height:6px;display:inline-block}.notices{flex:none;position:relative}.banner,.notice{border:1px solid var(--warm);background:var(--alert);overflow-wrap:anywhere;border-radius:8px;align-items:center;gap:12px;margin:0 14px 8px;padding:6px 6px 6px 12px;display:flex}.banner span,.notice span{flex:1;min-width:0}.panels{flex:1;gap:10px;min-height:0;padding:0 14px 14px;display:grid;overflow:auto}.panel{background:var(--card);border:1px solid var(--line);border-radius:10px;flex-direction:column;gap:8px;min-width:0;min-height:0;padding:10px 12px;display:flex}.overview{grid-area:heads}.panel.map{grid-area:map}.side{grid-area:side}.panel-head{flex:none;align-items:center;gap:10px;min-height:26px;display:flex}.panel-head h2{white-space:nowrap;flex:1}.panel-head .pick,.panel-head .pick select{flex:0 auto;min-width:0}.scroll{scrollbar-width:thin;scrollbar-color:var(--line) transparent;overscroll-behavior:contain;min-height:0;overflow:auto}.chips{flex-wrap:wrap;flex:none;gap:4px;display:flex}.chip{border-radius:99px;align-items:center;gap:5px;min-height:24px;padding:1px 8px 1px 3px;display:inline-flex}.chip i{color:var(--soft);font-style:normal}.chip[aria-pressed=true]{background:var(--card);color:var(--ink);border-color:var(--accent);box-shadow:inset 0 0 0 1px var(--accent)}.letter{border-radius:5px;flex:none;place-items:center;width:18px;height:18px;font-size:11px;font-weight:700;line-height:1;display:inline-grid}.letter.plain{border:1px dashed var(--soft);color:var(--soft)}.heads-scroll{flex:1;margin:0 -6px;padding:0 6px}.heads{position:relative}.heads canvas{pointer-events:none;position:absolute;top:0;left:0}.heads .mark{color:var(--soft);text-align:center;white-space:nowrap;font-size:11px;line-height:16px;position:absolute}.heads .mark[role=rowheader]{text-align:right;text-overflow:ellipsis;left:0;overflow:hidden}.heads .mark i{font-style:normal}.heads .numbers{background:var(--card);z-index:2;height:17px;position:sticky;top:0}.heads .head{cursor:pointer;border-radius:2px;position:absolute}.heads .head:hover{box-shadow:0 0 0 2px var(--soft)}.heads .head[data-beside]{outline:2px dashed var(--ink);outline-offset:0;z-index:1}.heads .head[data-here]{box-shadow:0 0 0 2px var(--ink);z-index:1}.heads .head[data-chosen]:after{content:\"✓\";text-align:center;background:var(--ink);width:13px;height:13px;color:var(--card);border-radius:3px;font-size:11px;font-weight:700;line-height:13px;position:absolute;bottom:1px;left:1px}.heads .head:focus-visible{outline:3px solid var(--accent);outline-offset:1px;z-index:2}.foot{flex-direction:column;flex:none;gap:3px;display:flex}.keys{flex-wrap:wrap;gap:2px 12px;display:flex}.toolbar,.toolbar>div{flex-wrap:wrap;flex:none;align-items:center;gap:6px 12px;display:flex}.toolbar>div{max-width:100%}button:disabled{color:var(--soft);cursor:default;opacity:.6}.maps{flex:1;grid-template-columns:minmax(0,1fr);gap:14px;min-height:0;display:grid}.app.two .maps{grid-template-columns:repeat(2,minmax(0,1fr))}.map-card{flex-direction:column;gap:6px;min-width:0;min-height:0;display:flex}.map-head{flex:none;align-items:center;gap:8px;display:flex}.map-name{flex-wrap:wrap;flex:1;align-items:center;gap:0 8px;min-width:0;display:flex}.map-name small{white-space:nowrap;text-overflow:ellipsis;flex-basis:100%;line-height:1.3;overflow:hidden}.map-name h2{min-width:0}.map-name h2 span{font-weight:400}.map-buttons{flex:none;gap:4px;display:flex}.map-host{flex-direction:column;flex:1;min-height:0;display:flex}.map-host .map-stage{flex:1;min-height:0}.map-host .map-foot output{max-height:4.5em;overflow-y:auto}.tabs{border-bottom:1px solid var(--line);flex:none;gap:2px;margin:-4px 0 0;display:flex}.tabs button{min-height:30px;color:var(--soft);background:0 0;border:0;border-bottom:2px solid #0000;border-radius:6px 6px 0 0;margin-bottom:-1px;padding:4px 12px}.tabs button[aria-selected=true]{color:var(--ink);border-bottom-color:var(--accent);font-weight:600}.tab-panel{scrollbar-width:thin;flex-direction:column;flex:1;gap:8px;min-height:0;margin:-3px;padding:3px;display:flex;overflow-y:auto}.bar{flex-wrap:wrap;flex:none;align-items:center;gap:4px 10px;display:flex}.bar .mean{font-size:12px}.said{flex-wrap:wrap;flex:none;align-content:flex-start;gap:6px 16px;display:flex}.list{flex:320px;min-width:0;min-height:105px}.list p{border-left:3px solid var(--line);text-overflow:ellipsis;white-space:nowrap;margin-bottom:4px;padding-left:6px;font-size:12px;overflow:hidden}.list p.from-to{border-left-color:var(--cool)}.list p.from-from{border-left-color:var(--warm)}q{font-family:var(--mono);quotes:\"“\" \"”\";white-space:pre;unicode-bidi:isolate;font-weight:600}.keys-list{flex-wrap:wrap;align-content:flex-start;gap:4px;padding:1px;display:flex}.more{color:var(--soft);align-self:center;padding:0 4px;font-size:12px;line-height:24px}.find{flex:100%;align-items:center;gap:4px;min-width:0;display:flex}.find input{min-width:60px;font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:6px;flex:1;min-height:26px;padding:2px 8px;font-size:12px}.find .hint{text-align:right;white-space:nowrap;min-width:56px}.key{align-items:baseline;gap:6px;max-width:100%;min-height:24px;padding:0 6px;font-size:12px;line-height:22px;display:inline-flex}.key span{font-family:var(--mono);white-space:pre;text-overflow:ellipsis;unicode-bidi:isolate;max-width:12em;overflow:hidden}.key i{color:var(--soft);white-space:nowrap;font-size:11px;font-style:normal}.strips{flex-direction:column;flex:1;gap:10px;min-height:130px;display:flex}.strip{flex-direction:column;flex:1 1 0;gap:4px;min-width:0;min-height:0;display:flex}.strips.two>.strip:first-child{flex:0 auto;max-height:50%}.strip>div{flex:1;min-height:0}.strip>.patches{min-height:200px}.running{font:13px/1.7 var(--mono);white-space:pre-wrap;overflow-wrap:anywhere;cursor:default;border-radius:4px;position:relative}.block{padding-left:44px;position:relative}.position{text-align:right;width:38px;color:var(--soft);-webkit-user-select:none;user-select:none;font:11px/22px system-ui,Segoe UI,sans-serif;position:absolute;left:0}.token{-webkit-box-decoration-break:clone;box-decoration-break:clone;unicode-bidi:isolate;border-radius:3px;padding:1px 0}.token.special{border:1px solid var(--line);margin:0 1px;padding:0 3px;font-size:11px}.token:hover{outline:1px solid var(--soft)}.token.at-key{outline:2px dashed var(--warm);outline-offset:-1px}.token.at-query{outline:2px solid var(--ink);outline-offset:-1px}.patches{place-items:start center;display:grid}.patches canvas{cursor:crosshair;touch-action:none}.profile{grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));gap:14px 18px;display:grid}.profile section{min-width:0}.legend{flex-wrap:wrap;gap:2px 16px;font-size:12px;display:flex}.legend i{font-style:normal;font-weight:700}.legend .first{color:var(--cool)}.legend .second{color:var(--warm)}.part-head{color:var(--soft);justify-content:space-between;gap:10px;margin-bottom:4px;font-size:12px;display:flex}.part-head h3{color:var(--ink)}.chart svg{width:100%;display:block;overflow:visible}.chart svg.pickable{cursor:crosshair}.chart text{fill:var(--soft);font-size:11px}.chart .grid{stroke:var(--line)}.chart .mark{stroke:var(--ink);stroke-dasharray:3 2}.chart .cursor{stroke:var(--soft);pointer-events:none}.chart output{text-overflow:ellipsis;white-space:nowrap;min-height:1.45em;font-size:12px;display:block;overflow:hidden}table{border-collapse:collapse;table-layout:auto;width:100%;font-size:12px}th{text-align:left;color:var(--soft);padding:1px 4px;font-size:11px;font-weight:400}th:nth-last-child(-n+2){text-align:right}td{border-top:1px solid var(--faint);max-width:140px;padding:1px 4px}td .key{background:0 0;border-color:#0000;max-width:100%;padding:0 2px}td .key:hover{border-color:var(--line)}td.n{text-align:right;white-space:nowrap}td.wide{width:30%}td .fill{background:var(--warm);border-radius:2px;height:8px;display:block}td .fill.less{background:var(--cool)}.scores-panel{gap:9px}.scores-panel .name{flex:none;font-weight:600}.means{background:var(--faint);border-radius:8px;flex:none;align-items:flex-start;gap:8px;padding:8px 10px;font-size:12px;display:flex}.score{flex:none;grid-template-columns:18px 1fr auto;align-items:center;gap:3px 8px;font-size:12px;display:grid}.score.own{font-weight:600}.score .value{color:var(--soft);white-space:nowrap;font-weight:400}.score .value b{color:var(--ink);font-weight:600}.score-bar{background:var(--faint);height:7px;box-shadow:inset 0 0 0 1px var(--line);border-radius:4px;grid-column:2/-1;position:relative}.score-bar i{background:var(--bar);border-radius:4px;min-width:2px;position:absolute;inset:0 auto 0 0}.score-bar u{background:var(--ink);width:2px;margin-left:-1px;position:absolute;top:-3px;bottom:-3px}.score.few .score-bar i{border:1px dashed var(--soft);background:0 0}dialog{color:var(--ink);background:var(--card);border:1px solid var(--line);border-radius:12px;width:min(780px,92vw);padding:14px 18px 18px}dialog::backdrop{background:#00000059}.keys-lists{grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px 28px;display:grid}.keys-lists dl div{grid-template-columns:130px 1fr;gap:8px;padding:3px 0;display:grid}.panels{--left:clamp(210px, var(--heads,330px), 330px);grid-template:\"heads map side\" minmax(0, 1fr) / var(--left) minmax(0, 1fr) minmax(290px, 27%)}.app.two .panels{grid-template:\"heads map\" minmax(400px, 2fr) \"heads side\" minmax(170px, 1fr) / var(--left) minmax(0, 1fr)}.app.large .panels{grid-template:\"heads map\"minmax(0,1.4fr)\"heads side\"minmax(220px,1fr)/minmax(0,56fr) minmax(0,44fr)}.app.large .list{flex-basis:220px}.large.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}@container (width>=681px){.app.two .text-panel{grid-template:\"bar strips\"\"said strips\"minmax(0,1fr)/minmax(240px,34%) minmax(0,1fr);gap:8px 18px;display:grid}.app.two .bar{grid-area:bar}.app.two .said{scrollbar-width:thin;grid-area:said;min-height:0;overflow:auto}.app.two .strips{grid-area:strips}.app.two .strips.two{flex-direction:row;gap:18px}.app.two .strips.two>.strip:first-child{flex:1 1 0;max-height:none}.app.two .strip>.patches{min-height:0}}@container (width<=1150px){.facts{flex-basis:100%;order:3}.panels{--left:clamp(190px, var(--heads,240px), 240px);grid-template-columns:var(--left) minmax(0, 1fr) 290px;gap:8px;padding:0 10px 10px}.app.two .panels{grid-template-columns:var(--left) minmax(0, 1fr)}.panel{padding:8px 10px}.overview select{max-width:112px}.overview .pick span{display:none}.app.two .map-name h2 span{clip-path:inset(50%);width:1px;height:1px;position:absolute;overflow:hidden}.map-host .map-foot output{max-height:3em}}@container (width<=940px){.panels{--left:clamp(180px, var(--heads,220px), 220px);grid-template:\"heads map\" minmax(400px, 1.6fr) \"heads side\" minmax(240px, 1fr) / var(--left) minmax(0, 1fr)}.app.two .panels{grid-template:\"heads map\" minmax(880px, auto) \"heads side\" minmax(240px, 1fr) / var(--left) minmax(0, 1fr)}.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}.overview select{max-width:84px}}@container (width>=681px) and (width<=1150px){.chip span{clip-path:inset(50%);width:1px;height:1px;position:absolute;overflow:hidden}.app.large .chip span{clip-path:none;width:auto;height:auto;position:static}.keys{display:none}}@container (width<=680px){.app{overflow-y:auto}header{padding:10px 10px 8px}.panels,.app.two .panels,.app.large .panels{flex:none;grid-template:\"heads\"\"map\"\"side\"/minmax(0,1fr)}.overview{max-height:520px}.heads-scroll{flex:auto}.overview select{max-width:170px}.panel.map{height:560px}.app.two .panel.map{height:980px}.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}.side{height:520px}.map-name{flex-wrap:nowrap}.map-name h2{white-space:nowrap;text-overflow:ellipsis;flex:1;overflow:hidden}.map-name small,.keys{display:none}}@media (pointer:coarse){button,select,.check,.key,.chip,.find input{min-height:36px}button.icon,.map-tools button{width:auto;min-width:36px}.segments span{min-height:34px;line-height:28px}.list{min-height:141px}}@media (hover:none){.esc{display:none}}@media (prefers-reduced-motion:no-preference){.chip,.segments span,button{transition:background-color .12s,border-color .12s}}", Ef = 0;
-function Df(e) {
+}, Df = ":host{height:100%;display:block;container-type:inline-size}.app,.wait{--page:#f4f5f8;--card:#fff;--ink:#1a1f27;--soft:#5b6675;--line:#d9dee6;--faint:#eef1f5;--accent:#0b62b8;--on-accent:#fff;--cool:#1f6cb0;--warm:#b85c07;--bar:#6b7787;--alert:#fdf0e3;--mono:ui-monospace, \"SF Mono\", \"Cascadia Mono\", \"DejaVu Sans Mono\", Menlo, Consolas, monospace;--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;color:var(--ink);background:var(--page);font-variant-numeric:tabular-nums;font:13px/1.45 system-ui,Segoe UI,Roboto,Noto Sans,DejaVu Sans,sans-serif}.app[data-dark]{--page:#0e1116;--card:#171b22;--ink:#e8ecf2;--soft:#98a4b3;--line:#2f3743;--faint:#1f252e;--accent:#6cb4ff;--on-accent:#06121f;--cool:#6cb4ff;--warm:#f39a3c;--bar:#98a4b3;--alert:#33230f;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}*,:before,:after{box-sizing:border-box}[hidden]{display:none!important}.app{flex-direction:column;height:100%;min-height:0;display:flex;overflow:hidden}.wait{height:100%;margin:0;padding:48px}h1,h2,h3,p,dl,dd,figure{margin:0}h1{letter-spacing:-.01em;overflow-wrap:anywhere;font-size:17px;line-height:1.25}h2{overflow-wrap:anywhere;font-size:14px;line-height:1.3}h3{font-size:12px;line-height:1.3}small,.hint,.subtitle{color:var(--soft);font-size:12px;font-weight:400}.hint{overflow-wrap:anywhere;line-height:1.4}:focus-visible{outline:2px solid var(--accent);outline-offset:1px}kbd{font:inherit;border:1px solid var(--line);color:var(--ink);background:var(--card);border-bottom-width:2px;border-radius:4px;padding:0 4px;font-size:11px}button,select{font:inherit;color:inherit;font-size:12px}button{cursor:pointer;background:var(--card);border:1px solid var(--line);border-radius:6px;min-height:26px;padding:2px 9px}button:hover,select:hover{border-color:var(--soft)}button[aria-pressed=true]{background:var(--accent);border-color:var(--accent);color:var(--on-accent)}button.icon{flex:none;width:26px;padding:0;line-height:1}button.quiet{color:var(--accent);background:0 0;border-color:#0000;min-height:22px;padding:0 4px}select{background:var(--card);border:1px solid var(--line);border-radius:6px;max-width:170px;min-height:26px;padding:2px 4px}input[type=checkbox]{accent-color:var(--accent);vertical-align:-2px;margin:0 5px 0 0}.pick,.check{color:var(--soft);white-space:nowrap;align-items:center;gap:6px;font-size:12px;display:inline-flex}.check{color:var(--ink);gap:0}.pick select{color:var(--ink)}.segments{border:1px solid var(--line);background:var(--card);border-radius:6px;flex:none;display:inline-flex}.segments label{color:var(--ink);cursor:pointer;display:flex;position:relative}.segments input{opacity:0;cursor:pointer;margin:0;position:absolute;inset:0}.segments span{background:0 0;border:0;border-radius:5px;min-height:24px;padding:3px 9px;font-size:12px;line-height:18px;display:block}.segments label:hover span{background:var(--faint)}.segments input:checked+span{background:var(--accent);color:var(--on-accent)}.segments input:focus-visible+span{outline:2px solid var(--accent);outline-offset:2px}header{flex-wrap:wrap;flex:none;align-items:center;gap:6px 28px;padding:10px 14px 8px;display:flex}.title{flex:300px;min-width:0}.subtitle{overflow-wrap:anywhere;-webkit-line-clamp:2;-webkit-box-orient:vertical;display:-webkit-box;overflow:hidden}.facts{flex-wrap:wrap;gap:2px 20px;display:flex}.facts dt{color:var(--soft);font-size:11px;line-height:1.3}.facts dd{font-weight:600;line-height:1.3}.page-controls{flex-wrap:wrap;align-items:center;gap:6px 8px;display:flex}.saved{color:var(--soft);border-left:3px solid var(--warm);flex-basis:100%;padding-left:8px;font-size:12px}.dot{background:var(--ink);vertical-align:1px;border-radius:50%;width:6px;height:6px;display:inline-block}.notices{flex:none;position:relative}.banner,.notice{border:1px solid var(--warm);background:var(--alert);overflow-wrap:anywhere;border-radius:8px;align-items:center;gap:12px;margin:0 14px 8px;padding:6px 6px 6px 12px;display:flex}.banner span,.notice span{flex:1;min-width:0}.panels{flex:1;gap:10px;min-height:0;padding:0 14px 14px;display:grid;overflow:auto}.panel{background:var(--card);border:1px solid var(--line);border-radius:10px;flex-direction:column;gap:8px;min-width:0;min-height:0;padding:10px 12px;display:flex}.overview{grid-area:heads}.panel.map{grid-area:map}.side{grid-area:side}.panel-head{flex:none;align-items:center;gap:10px;min-height:26px;display:flex}.panel-head h2{white-space:nowrap;flex:1}.panel-head .pick,.panel-head .pick select{flex:0 auto;min-width:0}.scroll{scrollbar-width:thin;scrollbar-color:var(--line) transparent;overscroll-behavior:contain;min-height:0;overflow:auto}.chips{flex-wrap:wrap;flex:none;gap:4px;display:flex}.chip{border-radius:99px;align-items:center;gap:5px;min-height:24px;padding:1px 8px 1px 3px;display:inline-flex}.chip i{color:var(--soft);font-style:normal}.chip[aria-pressed=true]{background:var(--card);color:var(--ink);border-color:var(--accent);box-shadow:inset 0 0 0 1px var(--accent)}.letter{border-radius:5px;flex:none;place-items:center;width:18px;height:18px;font-size:11px;font-weight:700;line-height:1;display:inline-grid}.letter.plain{border:1px dashed var(--soft);color:var(--soft)}.heads-scroll{flex:1;margin:0 -6px;padding:0 6px}.heads{position:relative}.heads canvas{pointer-events:none;position:absolute;top:0;left:0}.heads .mark{color:var(--soft);text-align:center;white-space:nowrap;font-size:11px;line-height:16px;position:absolute}.heads .mark[role=rowheader]{text-align:right;text-overflow:ellipsis;left:0;overflow:hidden}.heads .mark i{font-style:normal}.heads .numbers{background:var(--card);z-index:2;height:17px;position:sticky;top:0}.heads .head{cursor:pointer;border-radius:2px;position:absolute}.heads .head:hover{box-shadow:0 0 0 2px var(--soft)}.heads .head[data-beside]{outline:2px dashed var(--ink);outline-offset:0;z-index:1}.heads .head[data-here]{box-shadow:0 0 0 2px var(--ink);z-index:1}.heads .head[data-chosen]:after{content:\"✓\";text-align:center;background:var(--ink);width:13px;height:13px;color:var(--card);border-radius:3px;font-size:11px;font-weight:700;line-height:13px;position:absolute;bottom:1px;left:1px}.heads .head:focus-visible{outline:3px solid var(--accent);outline-offset:1px;z-index:2}.foot{flex-direction:column;flex:none;gap:3px;display:flex}.keys{flex-wrap:wrap;gap:2px 12px;display:flex}.toolbar,.toolbar>div{flex-wrap:wrap;flex:none;align-items:center;gap:6px 12px;display:flex}.toolbar>div{max-width:100%}button:disabled{color:var(--soft);cursor:default;opacity:.6}.maps{flex:1;grid-template-columns:minmax(0,1fr);gap:14px;min-height:0;display:grid}.app.two .maps{grid-template-columns:repeat(2,minmax(0,1fr))}.map-card{flex-direction:column;gap:6px;min-width:0;min-height:0;display:flex}.map-head{flex:none;align-items:center;gap:8px;display:flex}.map-name{flex-wrap:wrap;flex:1;align-items:center;gap:0 8px;min-width:0;display:flex}.map-name small{white-space:nowrap;text-overflow:ellipsis;flex-basis:100%;line-height:1.3;overflow:hidden}.map-name h2{min-width:0}.map-name h2 span{font-weight:400}.map-buttons{flex:none;gap:4px;display:flex}.map-host{flex-direction:column;flex:1;min-height:0;display:flex}.map-host .map-stage{flex:1;min-height:0}.map-host .map-foot output{max-height:4.5em;overflow-y:auto}.tabs{border-bottom:1px solid var(--line);flex:none;gap:2px;margin:-4px 0 0;display:flex}.tabs button{min-height:30px;color:var(--soft);background:0 0;border:0;border-bottom:2px solid #0000;border-radius:6px 6px 0 0;margin-bottom:-1px;padding:4px 12px}.tabs button[aria-selected=true]{color:var(--ink);border-bottom-color:var(--accent);font-weight:600}.tab-panel{scrollbar-width:thin;flex-direction:column;flex:1;gap:8px;min-height:0;margin:-3px;padding:3px;display:flex;overflow-y:auto}.bar{flex-wrap:wrap;flex:none;align-items:center;gap:4px 10px;display:flex}.bar .mean{font-size:12px}.said{flex-wrap:wrap;flex:none;align-content:flex-start;gap:6px 16px;display:flex}.list{flex:320px;min-width:0;min-height:105px}.list p{border-left:3px solid var(--line);text-overflow:ellipsis;white-space:nowrap;margin-bottom:4px;padding-left:6px;font-size:12px;overflow:hidden}.list p.from-to{border-left-color:var(--cool)}.list p.from-from{border-left-color:var(--warm)}q{font-family:var(--mono);quotes:\"“\" \"”\";white-space:pre;unicode-bidi:isolate;font-weight:600}.keys-list{flex-wrap:wrap;align-content:flex-start;gap:4px;padding:1px;display:flex}.more{color:var(--soft);align-self:center;padding:0 4px;font-size:12px;line-height:24px}.find{flex:100%;align-items:center;gap:4px;min-width:0;display:flex}.find input{min-width:60px;font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:6px;flex:1;min-height:26px;padding:2px 8px;font-size:12px}.find .hint{text-align:right;white-space:nowrap;min-width:56px}.key{align-items:baseline;gap:6px;max-width:100%;min-height:24px;padding:0 6px;font-size:12px;line-height:22px;display:inline-flex}.key span{font-family:var(--mono);white-space:pre;text-overflow:ellipsis;unicode-bidi:isolate;max-width:12em;overflow:hidden}.key i{color:var(--soft);white-space:nowrap;font-size:11px;font-style:normal}.strips{flex-direction:column;flex:1;gap:10px;min-height:130px;display:flex}.strip{flex-direction:column;flex:1 1 0;gap:4px;min-width:0;min-height:0;display:flex}.strips.two>.strip:first-child{flex:0 auto;max-height:50%}.strip>div{flex:1;min-height:0}.strip>.patches{min-height:200px}.running{font:13px/1.7 var(--mono);white-space:pre-wrap;overflow-wrap:anywhere;cursor:default;border-radius:4px;position:relative}.block{padding-left:44px;position:relative}.position{text-align:right;width:38px;color:var(--soft);-webkit-user-select:none;user-select:none;font:11px/22px system-ui,Segoe UI,sans-serif;position:absolute;left:0}.token{-webkit-box-decoration-break:clone;box-decoration-break:clone;unicode-bidi:isolate;border-radius:3px;padding:1px 0}.token.special{border:1px solid var(--line);margin:0 1px;padding:0 3px;font-size:11px}.token:hover{outline:1px solid var(--soft)}.token.at-key{outline:2px dashed var(--warm);outline-offset:-1px}.token.at-query{outline:2px solid var(--ink);outline-offset:-1px}.patches{place-items:start center;display:grid}.patches canvas{cursor:crosshair;touch-action:none}.profile{grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));gap:14px 18px;display:grid}.profile section{min-width:0}.legend{flex-wrap:wrap;gap:2px 16px;font-size:12px;display:flex}.legend i{font-style:normal;font-weight:700}.legend .first{color:var(--cool)}.legend .second{color:var(--warm)}.part-head{color:var(--soft);justify-content:space-between;gap:10px;margin-bottom:4px;font-size:12px;display:flex}.part-head h3{color:var(--ink)}.chart svg{width:100%;display:block;overflow:visible}.chart svg.pickable{cursor:crosshair}.chart text{fill:var(--soft);font-size:11px}.chart .grid{stroke:var(--line)}.chart .mark{stroke:var(--ink);stroke-dasharray:3 2}.chart .cursor{stroke:var(--soft);pointer-events:none}.chart output{text-overflow:ellipsis;white-space:nowrap;min-height:1.45em;font-size:12px;display:block;overflow:hidden}table{border-collapse:collapse;table-layout:auto;width:100%;font-size:12px}th{text-align:left;color:var(--soft);padding:1px 4px;font-size:11px;font-weight:400}th:nth-last-child(-n+2){text-align:right}td{border-top:1px solid var(--faint);max-width:140px;padding:1px 4px}td .key{background:0 0;border-color:#0000;max-width:100%;padding:0 2px}td .key:hover{border-color:var(--line)}td.n{text-align:right;white-space:nowrap}td.wide{width:30%}td .fill{background:var(--warm);border-radius:2px;height:8px;display:block}td .fill.less{background:var(--cool)}.scores-panel{gap:9px}.scores-panel .name{flex:none;font-weight:600}.means{background:var(--faint);border-radius:8px;flex:none;align-items:flex-start;gap:8px;padding:8px 10px;font-size:12px;display:flex}.score{flex:none;grid-template-columns:18px 1fr auto;align-items:center;gap:3px 8px;font-size:12px;display:grid}.score.own{font-weight:600}.score .value{color:var(--soft);white-space:nowrap;font-weight:400}.score .value b{color:var(--ink);font-weight:600}.score-bar{background:var(--faint);height:7px;box-shadow:inset 0 0 0 1px var(--line);border-radius:4px;grid-column:2/-1;position:relative}.score-bar i{background:var(--bar);border-radius:4px;min-width:2px;position:absolute;inset:0 auto 0 0}.score-bar u{background:var(--ink);width:2px;margin-left:-1px;position:absolute;top:-3px;bottom:-3px}.score.few .score-bar i{border:1px dashed var(--soft);background:0 0}dialog{color:var(--ink);background:var(--card);border:1px solid var(--line);border-radius:12px;width:min(780px,92vw);padding:14px 18px 18px}dialog::backdrop{background:#00000059}.keys-lists{grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px 28px;display:grid}.keys-lists dl div{grid-template-columns:130px 1fr;gap:8px;padding:3px 0;display:grid}.panels{--left:clamp(210px, var(--heads,330px), 330px);grid-template:\"heads map side\" minmax(0, 1fr) / var(--left) minmax(0, 1fr) minmax(290px, 27%)}.app.two .panels{grid-template:\"heads map\" minmax(400px, 2fr) \"heads side\" minmax(170px, 1fr) / var(--left) minmax(0, 1fr)}.app.large .panels{grid-template:\"heads map\"minmax(0,1.4fr)\"heads side\"minmax(220px,1fr)/minmax(0,56fr) minmax(0,44fr)}.app.large .list{flex-basis:220px}.large.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}@container (width>=681px){.app.two .text-panel{grid-template:\"bar strips\"\"said strips\"minmax(0,1fr)/minmax(240px,34%) minmax(0,1fr);gap:8px 18px;display:grid}.app.two .bar{grid-area:bar}.app.two .said{scrollbar-width:thin;grid-area:said;min-height:0;overflow:auto}.app.two .strips{grid-area:strips}.app.two .strips.two{flex-direction:row;gap:18px}.app.two .strips.two>.strip:first-child{flex:1 1 0;max-height:none}.app.two .strip>.patches{min-height:0}}@container (width<=1150px){.facts{flex-basis:100%;order:3}.panels{--left:clamp(190px, var(--heads,240px), 240px);grid-template-columns:var(--left) minmax(0, 1fr) 290px;gap:8px;padding:0 10px 10px}.app.two .panels{grid-template-columns:var(--left) minmax(0, 1fr)}.panel{padding:8px 10px}.overview select{max-width:112px}.overview .pick span{display:none}.app.two .map-name h2 span{clip-path:inset(50%);width:1px;height:1px;position:absolute;overflow:hidden}.map-host .map-foot output{max-height:3em}}@container (width<=940px){.panels{--left:clamp(180px, var(--heads,220px), 220px);grid-template:\"heads map\" minmax(400px, 1.6fr) \"heads side\" minmax(240px, 1fr) / var(--left) minmax(0, 1fr)}.app.two .panels{grid-template:\"heads map\" minmax(880px, auto) \"heads side\" minmax(240px, 1fr) / var(--left) minmax(0, 1fr)}.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}.overview select{max-width:84px}}@container (width>=681px) and (width<=1150px){.chip span{clip-path:inset(50%);width:1px;height:1px;position:absolute;overflow:hidden}.app.large .chip span{clip-path:none;width:auto;height:auto;position:static}.keys{display:none}}@container (width<=680px){.app{overflow-y:auto}header{padding:10px 10px 8px}.panels,.app.two .panels,.app.large .panels{flex:none;grid-template:\"heads\"\"map\"\"side\"/minmax(0,1fr)}.overview{max-height:520px}.heads-scroll{flex:auto}.overview select{max-width:170px}.panel.map{height:560px}.app.two .panel.map{height:980px}.app.two .maps{grid-template-columns:minmax(0,1fr);grid-auto-rows:minmax(0,1fr)}.side{height:520px}.map-name{flex-wrap:nowrap}.map-name h2{white-space:nowrap;text-overflow:ellipsis;flex:1;overflow:hidden}.map-name small,.keys{display:none}}@media (pointer:coarse){button,select,.check,.key,.chip,.find input{min-height:36px}button.icon,.map-tools button{width:auto;min-width:36px}.segments span{min-height:34px;line-height:28px}.list{min-height:141px}}@media (hover:none){.esc{display:none}}@media (prefers-reduced-motion:no-preference){.chip,.segments span,button{transition:background-color .12s,border-color .12s}}", Of = 0;
+function kf(e) {
 	let t = Array.isArray(e) ? e[0] : void 0;
 	return t instanceof ArrayBuffer ? t : ArrayBuffer.isView(t) ? new Uint8Array(t.buffer, t.byteOffset, t.byteLength).slice().buffer : /* @__PURE__ */ new ArrayBuffer(0);
 }
-var Of = class {
+var Af = class {
 	model;
 	waiting = /* @__PURE__ */ new Map();
 	constructor(e) {
 		this.model = e, e.on("msg:custom", this.heard);
 	}
 	ask(e, t, n) {
-		let r = `q${++Ef}`;
+		let r = `q${++Of}`;
 		return new Promise((i, a) => {
 			if (n?.aborted) return a(n.reason);
 			this.waiting.set(r, {
@@ -7026,13 +7028,13 @@ var Of = class {
 		let { id: n, meta: r, refusal: i } = e, a = n === void 0 ? void 0 : this.waiting.get(n);
 		a && n !== void 0 && (this.waiting.delete(n), i === void 0 ? a.resolve({
 			meta: r,
-			data: Df(t)
+			data: kf(t)
 		}) : a.reject(new T(i)));
 	};
-}, kf = 780;
-async function Af(e, t, n) {
+}, jf = 780;
+async function Mf(e, t, n) {
 	let r = e.shadowRoot ?? e.attachShadow({ mode: "open" }), i = new CSSStyleSheet();
-	i.replaceSync(Tf), r.adoptedStyleSheets = [i];
+	i.replaceSync(Df), r.adoptedStyleSheets = [i];
 	let a = null, o = !1, s = async (i) => {
 		let c = S("p", {
 			class: "wait",
@@ -7042,7 +7044,7 @@ async function Af(e, t, n) {
 		try {
 			let { meta: c } = await t.ask("scene", {});
 			if (o) return;
-			a?.destroy(), a = new vf(r, c, t, {
+			a?.destroy(), a = new bf(r, c, t, {
 				address: n.address,
 				hash: i,
 				again: s
@@ -7060,20 +7062,20 @@ async function Af(e, t, n) {
 		o = !0, a?.destroy(), r.replaceChildren();
 	};
 }
-async function jf({ model: e, el: t }) {
+async function Nf({ model: e, el: t }) {
 	let n = S("div");
-	n.style.height = `${kf}px`, t.append(n);
-	let r = new Of(e), i = await Af(n, r, { address: !1 });
+	n.style.height = `${jf}px`, t.append(n);
+	let r = new Af(e), i = await Mf(n, r, { address: !1 });
 	return () => {
 		i(), r.destroy(), n.remove();
 	};
 }
-async function Mf(e) {
+async function Pf(e) {
 	document.documentElement.style.height = document.body.style.height = e.style.height = "100%", document.body.style.margin = "0";
 	let t = document.getElementById("headwise-saved")?.textContent, n = new URLSearchParams(location.search).get("token") ?? "";
-	await Af(e, t ? new wf(JSON.parse(t)) : new Zu(n), { address: !0 });
+	await Mf(e, t ? new Ef(JSON.parse(t)) : new $u(n), { address: !0 });
 }
-var Nf = document.querySelector("main#headwise");
-Nf && Mf(Nf);
-var Pf = { render: jf };
-export { Pf as default, Af as mount };
+var Ff = document.querySelector("main#headwise");
+Ff && Pf(Ff);
+var If = { render: Nf };
+export { If as default, Mf as mount };
