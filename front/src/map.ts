@@ -5,7 +5,7 @@ import type { Margins, Measure } from "./axes";
 import { Caveat, lackOf } from "./caveat";
 import { Cells, piecesOf, reading } from "./cells";
 import type { Reading } from "./cells";
-import { title } from "./choosing";
+import { sameShape, title } from "./choosing";
 import { commandOf } from "./commands";
 import type { Command } from "./commands";
 import { composed, levelOf, mostShown, wishesOf } from "./compose";
@@ -170,7 +170,7 @@ export class MapPanel {
   }
 
   private follow(state: State, before: State): void {
-    if (state.at !== before.at && state.at !== this.told && this.laid) {
+    if (state.at !== before.at && state.at !== this.told && this.laid && !this.isApart(state)) {
       this.told = state.at;
       this.go(turnOf(this.laid.fit, state.at), false);
     }
@@ -181,6 +181,12 @@ export class MapPanel {
   private redraw(): void {
     this.host.dataset.ready = "0";
     this.paint();
+  }
+
+  /** Whether this map is over other tokens than the first: where it looks is then its own, and it selects nothing. */
+  private isApart(state: State): boolean {
+    const place = this.place(state);
+    return place !== null && !sameShape(this.scene, place, [state.layer, state.head]);
   }
 
   /** Moves the view; `tell` puts the new place into the store. */
@@ -205,7 +211,7 @@ export class MapPanel {
 
   /** Selects the middle of what is drawn at a cell: of the cell itself, or of the block that it lies in. */
   private select(cell: Cell | null): void {
-    if (!cell || !this.figure) return;
+    if (!cell || !this.figure || this.isApart(this.store.get())) return;
     const { shown, view, z } = this.figure;
     const block = reading(this.tiles, shown, view, z, cell[0], cell[1]);
     const middle = (from: number, to: number) => Math.floor((from + to - 1) / 2);
@@ -350,7 +356,7 @@ export class MapPanel {
     const { fit, margins } = layOut(layer, queries, keys, Math.max(NARROWEST, this.width), tall, this.measure);
     this.laid = { name, fit, margins };
     placePlot(this.dom, fit, margins);
-    this.turn = turnOf(fit, state.at);
+    this.turn = turnOf(fit, this.isApart(state) ? null : state.at);
     this.zoom.set(fit, this.turn);
     if (this.pointer) {
       const { left, top } = this.dom.plot.getBoundingClientRect();
@@ -362,6 +368,7 @@ export class MapPanel {
 
   private tell(): void {
     this.moved = false;
+    if (this.isApart(this.store.get())) return;
     this.told = atOf(this.laid!.fit, this.turn);
     this.store.set({ at: this.told });
   }

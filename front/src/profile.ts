@@ -50,6 +50,7 @@ export class ProfilePanel {
   private readonly watcher: ResizeObserver;
   /** Of the head on the map, and of the one beside it. */
   private known: Known[] = [];
+  private loaded = "";
   private loading = new AbortController();
   private asked = "";
   private refused = false;
@@ -125,6 +126,7 @@ export class ProfilePanel {
       this.status.hidden = says === "";
       this.refused = refused !== undefined;
       this.body.hidden = here.status === "rejected";
+      this.loaded = words;
       this.known = [here, beside].flatMap((one) => (one?.status === "fulfilled" ? [one.value] : []));
       this.draw();
       this.host.toggleAttribute("data-ready", here.status === "fulfilled");
@@ -146,6 +148,8 @@ export class ProfilePanel {
   }
 
   private draw(): void {
+    // What is known is of the run and row that were asked for: while others are on their way it stays as it is drawn.
+    if (this.loaded !== this.asked) return;
     const [here, beside] = this.known;
     if (!here || this.body.hidden || this.body.clientWidth === 0) return;
     this.sayLegend(here, beside);

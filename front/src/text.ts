@@ -171,6 +171,7 @@ export class TextPanel {
     this.over = { query: null, key: null };
     this.held = true;
     this.store.set({ [real]: at });
+    this.ask();
     this.reveal({ query: null, key: null, [real]: at });
     this.soon();
   }

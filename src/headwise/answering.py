@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from headwise.backends import Reference, RowFacts, survey
+from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.observers import Answered, Frame, Observer
 from headwise.observers import start as begin
 from headwise.observers.protocol import Tile, Whole
@@ -16,7 +17,7 @@ from headwise.plan import Plan
 from headwise.products import as_given
 from headwise.spec.geometry import span
 
-__all__ = ["answer"]
+__all__ = ["answer", "facts_that_fit"]
 
 
 def answer(
@@ -75,3 +76,22 @@ def _defined(plan: Plan) -> dict[str, Any]:
         accumulator.see(Tile(g.whole(), **tile).copied())
         found[name] = accumulator.result()
     return found
+
+
+def facts_that_fit(facts: Any, plan: Plan, part: tuple[slice, slice]) -> RowFacts:
+    """Row facts that a caller gave for batch rows and heads of a plan, [b, h, T] each, in its dtype.
+
+    Raises:
+        SpecError, ShapeError: they are others.
+    """
+    want, device = (span(part[0]), span(part[1]), plan.geometry.T), plan.q.device
+    rule = f"they are max_logit, peak and log_total, float [b={want[0]},h={want[1]},T={want[2]}] each"
+    if not isinstance(facts, tuple) or len(facts) != 3:
+        raise SpecError(sentence("Pattern", f"facts is a {type(facts).__name__}", rule, todo="Take p.facts()."))
+    for name, fact in zip(RowFacts._fields, facts, strict=True):
+        if not isinstance(fact, Tensor) or not fact.is_floating_point() or fact.device != device:
+            found = f"{fact.dtype} on {fact.device}" if isinstance(fact, Tensor) else f"a {type(fact).__name__}"
+            raise SpecError(sentence("Pattern", f"{name} of the facts is {found}", f"{rule}, on {device}"))
+        if tuple(fact.shape) != want:
+            raise ShapeError(sentence("Pattern", "the facts do not fit", rule, axes(name, fact, "b h T")))
+    return RowFacts(*(fact.detach().to(plan.dtype) for fact in facts))

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.answering import answer
+from headwise.answering import answer, facts_that_fit
 from headwise.backends import RowFacts, Settled
-from headwise.errors import HeadwiseError, ShapeError, SpecError, UnsupportedError, axes, sentence
+from headwise.errors import HeadwiseError, SpecError, UnsupportedError, sentence
 from headwise.indexing import forwards, parts_of, place, stretch
 from headwise.observers import (
     Crop,
@@ -140,10 +140,13 @@ class Pattern:
         return {**found, "scale": self._plan.scale, "q_start": start}
 
     def reach(self, batch: int) -> tuple[int, int]:
-        """The keys [start, stop) outside which no query of a batch row sees any; (0, 0) where none sees any.
+        """The keys outside which no query of a batch row sees any.
 
         Args:
             batch: the batch row.
+
+        Returns:
+            (start, stop); (0, 0) where none sees any.
 
         Raises:
             SpecError: there is no such row.
@@ -269,6 +272,16 @@ class Pattern:
     def settling(self, batch: slice | None = None, heads: slice | None = None) -> Iterator[None]:
         """``settle`` in pieces: each step finds the facts of some rows, so that other work can be done between.
 
+        Args:
+            batch: batch rows; None = all.
+            heads: query heads; None = all.
+
+        Yields:
+            None, after each piece.
+
+        Raises:
+            SpecError: as of ``settle``.
+
         Example:
             >>> import torch, headwise as hw
             >>> p = hw.Pattern(torch.randn(1, 2, 1000, 4), torch.randn(1, 2, 1000, 4), mask=hw.Causal())
@@ -362,25 +375,11 @@ class Pattern:
             what = "batch or heads was given without facts"
             raise SpecError(sentence("Pattern", what, "they say what facts are of; a mask is of every head"))
         if facts is not None:
-            new._settled.write(plan, *part, self._checked(facts, part))
+            new._settled.write(plan, *part, facts_that_fit(facts, self._plan, part))
             new._given = True
         elif spec is old.spec:
             new._settled, new._given, new._entropy = self._settled, self._given, self._entropy
         return new
-
-    def _checked(self, facts: Any, part: tuple[slice, slice]) -> RowFacts:
-        """Row facts that fit a part."""
-        want = (span(part[0]), span(part[1]), self.shape[2])
-        rule = f"they are max_logit, peak and log_total, float [b={want[0]},h={want[1]},T={want[2]}] each"
-        if not isinstance(facts, tuple) or len(facts) != 3:
-            raise SpecError(sentence("Pattern", f"facts is a {type(facts).__name__}", rule, todo="Take p.facts()."))
-        for name, fact in zip(RowFacts._fields, facts, strict=True):
-            if not isinstance(fact, Tensor) or not fact.is_floating_point() or fact.device != self.q.device:
-                found = f"{fact.dtype} on {fact.device}" if isinstance(fact, Tensor) else f"a {type(fact).__name__}"
-                raise SpecError(sentence("Pattern", f"{name} of the facts is {found}", f"{rule}, on {self.q.device}"))
-            if tuple(fact.shape) != want:
-                raise ShapeError(sentence("Pattern", "the facts do not fit", rule, axes(name, fact, "b h T")))
-        return RowFacts(*(fact.detach().to(self.dtype) for fact in facts))
 
     def _not_given(self, heads: slice) -> SpecError:
         return SpecError(
@@ -394,7 +393,15 @@ class Pattern:
 
     @property
     def fresh(self) -> bool:
-        """Whether its tensors are as they were when it was made; a pattern that is not answers nothing."""
+        """Whether its tensors are as they were when it was made; a pattern that is not answers nothing.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> x = torch.zeros(1, 1, 2, 4)
+            >>> p, _ = hw.Pattern(x, x), x.add_(1)
+            >>> p.fresh
+            False
+        """
         return all(tensor._version == version for tensor, version in self._versions)
 
     def _check_fresh(self) -> None:

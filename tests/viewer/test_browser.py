@@ -300,3 +300,18 @@ def test_long_texts_keep_few_elements(tab: Any) -> None:
         query = int(said.split("query ", 1)[1].split()[0].replace(",", ""))
         assert shown(number(said)) == pytest.approx(shown(1 / (query + 1)), rel=1e-6)
         tab.goto("about:blank")  # before its server ends
+
+
+def test_a_map_of_other_tokens_beside_keeps_its_own_place(tab: Any) -> None:
+    """The second map has fewer queries: a click there must not select what the first has not, nor move it."""
+    run = {"layers.0.attn": dense.patterns(60, mask=hw.Causal()), "layers.1.attn": dense.patterns(300)}
+    with serve(Answers(Scene.of({"run": run}))) as server:
+        page = Opened(tab, f"{server.url}#head=0.0&beside=1.0&query=5")
+        second = tab.locator("[data-z]").nth(1).locator(".map-plot")
+        second.click(position={"x": 150, "y": 190})
+        box = second.bounding_box()
+        tab.mouse.move(box["x"] + 90, box["y"] + 90)
+        tab.mouse.wheel(0, -600)
+        page.drawn()
+        assert {"at", "key"}.isdisjoint(page.hash) and page.hash["query"] == "5"
+        tab.goto("about:blank")  # before its server ends

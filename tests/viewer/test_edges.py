@@ -28,6 +28,10 @@ MASKS: dict[str, tuple[hw.spec.Mask | None, tuple[bool, int | None, int | None, 
     "holes": (hw.Causal() & hw.Padding(KEEP % 3 > 0), (True, None, None, False)),
     "dense": (hw.Dense(torch.ones(T, T, dtype=torch.bool)), (False, None, None, False)),
     "rule": (hw.Rule(lambda b, h, i, j: j <= i), (False, None, None, False)),
+    "a sum inside": ((hw.Causal() | hw.Prefix(4)) & hw.Padding(torch.tensor([9, 12])), (False, None, None, False)),
+    "short rows": (hw.Causal() & hw.Window(before=3) & hw.Padding(torch.tensor([9, 1])), (True, 3, None, True)),
+    "an empty row": (hw.Causal() & hw.Padding(torch.tensor([[12], [4]]) <= KEEP), (True, None, None, True)),
+    "one key": (hw.Padding(torch.tensor([1, 9])), (False, None, None, True)),
     "strictly behind": (hw.Spans(torch.zeros(T).long(), torch.arange(T)), (False, None, None, False)),
 }  # fmt: skip
 
@@ -59,9 +63,25 @@ def test_edges_are_those_of_the_mask(name: str) -> None:
 def test_queries_that_stand_elsewhere(more: dict[str, Any]) -> None:
     pattern = dense.patterns(4, 9, mask=hw.Causal() & hw.Window(before=2), **more)
     found = edges(pattern)
-    for b in range(2) if found.edged else ():
+    assert found.edged and found.causal and found.before == 2
+    for b in range(2):
         assert torch.equal(hidden(found, b, pattern), pattern.to_dense()[b, 0] == 0)
-    assert found.causal and found.before == 2
+
+
+def test_one_query_says_nothing_of_what_lies_ahead() -> None:
+    assert edges(dense.patterns(1, 5)) == Edges(False, None, None, ((0, 5),) * 2, ((0, 1),) * 2, edged=True)
+
+
+def test_runs_that_differ_hide_no_cell_that_one_of_them_shows() -> None:
+    one = dense.patterns(T, mask=hw.Causal() & hw.Window(before=3) & hw.Padding(KEEP >= 2))
+    other = dense.patterns(T, mask=hw.Causal() & hw.Window(before=5))
+    for runs in ((one, other), (other, one), (one, dense.patterns(T)), (dense.patterns(T), one)):
+        found = edges(*runs)
+        assert not found.edged
+        for b in range(2):
+            shown = sum(run.to_dense()[b, 0] for run in runs) > 0
+            assert not (hidden(found, b, one) & shown).any()
+    assert edges(one, one) == edges(one)
 
 
 def test_a_bias_may_hide_more_than_the_mask() -> None:

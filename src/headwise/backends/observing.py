@@ -88,23 +88,26 @@ def _row_facts(plan: Plan, batch: slice, heads: slice) -> Iterator[tuple[slice, 
     frame = Frame(g, batch, heads, slice(0, g.T), slice(0, g.S), plan.dtype)
     if 0 in (frame.b, frame.h, g.T):
         return
-    with torch.no_grad():
-        if NATIVE and g.S and Native().refuse(plan) is None:
-            step = max(LEAST, AT_ONCE // (g.S * frame.b * frame.h))
-            for start in range(0, g.T, step):
-                part = replace(frame, rows=slice(start, min(start + step, g.T)))
-                here = blank(frame.b, frame.h, span(part.rows), entropy=False)
+    # No mode of torch may reach over a yield: it would be that of whoever takes the next piece.
+    if NATIVE and g.S and Native().refuse(plan) is None:
+        step = max(LEAST, AT_ONCE // (g.S * frame.b * frame.h))
+        for start in range(0, g.T, step):
+            part = replace(frame, rows=slice(start, min(start + step, g.T)))
+            here = blank(frame.b, frame.h, span(part.rows), entropy=False)
+            with torch.no_grad():
                 sweep(plan, part, here, False, None, [])
-                yield batch, heads, part.rows, RowFacts(*here[:3])
-            return
-        careful = may_be_extreme(plan.q, plan.k, plan.scale)
-        for chunk in chunks(plan, batch, heads):
-            worker = Worker(plan, chunk, careful)
-            for rows in row_blocks(frame.rows):
+            yield batch, heads, part.rows, RowFacts(*here[:3])
+        return
+    careful = may_be_extreme(plan.q, plan.k, plan.scale)
+    for chunk in chunks(plan, batch, heads):
+        worker = Worker(plan, chunk, careful)
+        for rows in row_blocks(frame.rows):
+            with torch.no_grad():
                 online, q = Online.of(worker, rows), worker.queries(rows)
                 for cells, kept_cells in key_tiles(plan, chunk, rows):
                     online.take(worker.scores(q, cells, kept_cells)[0])
-                yield chunk.batch, chunk.heads, rows, worker.finish(online.largest, online.total)[0]
+                facts, _ = worker.finish(online.largest, online.total)
+            yield chunk.batch, chunk.heads, rows, facts
 
 
 class Settled:

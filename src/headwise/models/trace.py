@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -154,20 +155,38 @@ class Trace:
             raise SpecError(
                 sentence("save", f"tokens is a {type(said).__name__} of another form", rule, todo=_TOKENS_TODO)
             )
+        try:
+            json.dumps(dict(self.notes))
+        except (TypeError, ValueError) as cause:
+            raise SpecError(sentence("save", "notes are not JSON", "they are a dict of what JSON can say")) from cause
         plain = None if said is None else {name: [list(row) for row in rows] for name, rows in said.items()}
         write(path, Kept(self._patterns, self._names, self.inputs, plain, self.notes), values)
         return Path(path)
 
     def named(self, tokenizer: Any) -> Tokens:
-        """The tokens of the inputs as strings, a list for each batch row, by name of the input.
+        """The tokens of the inputs as strings.
+
+        Args:
+            tokenizer: of transformers.
+
+        Returns:
+            A list for each batch row, by name of the input: input_ids, decoder_input_ids.
 
         Raises:
-            SpecError: what was given is no tokenizer.
+            SpecError: what was given is no tokenizer, or no token ids are known, as where a model read embeddings.
+
+        Example:
+            >>> import torch, headwise as hw
+            >>> model, tokenizer = hw.load("two-layer")
+            >>> hw.trace(model, **tokenizer("a list", return_tensors="pt")).named(tokenizer)["input_ids"][0][-1]
+            ' list'
         """
-        if not callable(getattr(tokenizer, "convert_ids_to_tokens", None)):
+        if not all(hasattr(tokenizer, name) for name in ("convert_ids_to_tokens", "decode", "all_special_ids")):
             rule = "it is one of transformers, which knows the names of its tokens"
             raise SpecError(sentence("trace", f"tokenizer is a {type(tokenizer).__name__}", rule))
         read = [name for name in ("input_ids", "decoder_input_ids") if name in self.inputs]
+        if not read:
+            raise SpecError(sentence("trace", "no token ids are known", "a tokenizer names those that a model read"))
         rows = {name: (ids if (ids := self.inputs[name]).dim() == 2 else ids[None]).tolist() for name in read}
         return {name: [names_of(tokenizer, row)[0] for row in batch] for name, batch in rows.items()}
 

@@ -22,7 +22,6 @@ from headwise.errors import SpecError, sentence
 from headwise.pattern import Pattern
 from headwise.spec import Padding
 from headwise.viewer import lines, tiles
-from headwise.viewer.edges import edges
 from headwise.viewer.overview import EXACT, Overview, coded
 from headwise.viewer.sampling import sampled, some_queries
 from headwise.viewer.scene import Scene
@@ -84,7 +83,7 @@ class Answers:
         self.scene = scene
         self._lock = threading.RLock()
         self._wholes, self._tiles, self._profiles = _Kept(WHOLES), _Kept(TILES), _Kept(PROFILES)
-        self._variants = _Kept(VARIANTS)
+        self._variants = _Kept(VARIANTS, least=4)
         self._overviews: OrderedDict[tuple[int, int], Overview] = OrderedDict()
         self._versions: dict[tuple[int, int], int] = {}  # of overviews that were let go
         self._scene: dict[str, Any] | None = None
@@ -278,6 +277,8 @@ class Answers:
             for layer, head in heads:
                 if cancelled():
                     raise Cancelled
+                if ask is lines.column:  # a row finds its own facts, a column those of all rows
+                    settled(self.scene.pattern(run, layer), read.b, head, cancelled)
                 total = total + ask(self.scene.pattern(run, layer), read.b, head, at)
             return total / len(heads)
 
@@ -291,7 +292,7 @@ class Answers:
             pattern = self.scene.pattern(key.run, key.layer)
             sink = self.scene.sink(key.layer, key.b)
             settled(pattern, key.b, key.head, cancelled)
-            found = lines.profile(pattern, key.b, key.head, causal=edges(pattern).causal, sink=sink)
+            found = lines.profile(pattern, key.b, key.head, causal=self.scene.edges(key.layer).causal, sink=sink)
             self._profiles.keep(key, found, sum(part.nbytes for part in (found.entropy, found.received)))
         return found
 
@@ -404,10 +405,10 @@ class _Read:
 
 
 class _Kept:
-    """The last answers, up to a number of bytes."""
+    """The last answers, up to a number of bytes, but so many at least."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit, self.size = limit, 0
+    def __init__(self, limit: int, least: int = 1) -> None:
+        self.limit, self.least, self.size = limit, least, 0
         self._held: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
     def held(self, key: Hashable) -> Any:
@@ -421,7 +422,7 @@ class _Kept:
         """Keeps it, and lets the oldest go."""
         self._held[key] = value, size
         self.size += size
-        while self.size > self.limit and len(self._held) > 1:
+        while self.size > self.limit and len(self._held) > self.least:
             _, (_, gone) = self._held.popitem(last=False)
             self.size -= gone
 

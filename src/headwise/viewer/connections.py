@@ -1,4 +1,4 @@
-"""How many connections a server holds, and how long one may take to say what it wants."""
+"""How many connections a server holds, and how long one may take to ask."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["MOST", "PATIENCE", "bounded_protocol"]
 
 MOST = 256  #: connections at a time; more are closed as they come.
-PATIENCE = 10.0  #: seconds for a whole request to arrive.
+PATIENCE = 10.0  #: seconds for the head of a request to arrive.
 
 
 @lru_cache(maxsize=1)

@@ -35,8 +35,12 @@ class Edges(NamedTuple):
     edged: bool
 
 
-def edges(pattern: Pattern) -> Edges:
+def edges(*runs: Pattern) -> Edges:
     """Finds them, from the keys that each query sees; where those are no single stretch, from the mask's own words.
+
+    Args:
+        runs: patterns [B, H, T, S] of the same site in several runs. Where they differ, what is said hides no cell that
+            one of them shows, and is not exact.
 
     Example:
         >>> import torch, headwise as hw
@@ -45,77 +49,104 @@ def edges(pattern: Pattern) -> Edges:
         >>> edges(hw.Pattern(x, x, mask=hw.Causal() & hw.Window(before=3)))
         Edges(causal=True, before=3, after=None, keys=((0, 9),), queries=((0, 9),), edged=True)
     """
+    first, *others = [_of_one(pattern) for pattern in runs]
+    for other in others:
+        if other != first:
+            first = _both(first, other)
+    return first
+
+
+def _both(one: Edges, other: Edges) -> Edges:
+    """What hides no cell that either shows."""
+
+    def wide(a: int | None, b: int | None) -> int | None:
+        return None if a is None or b is None else max(a, b)
+
+    def hull(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+        return (
+            (min(a[0], b[0]), max(a[1], b[1])) if a[0] < a[1] and b[0] < b[1] else max(a, b, key=lambda s: s[1] - s[0])
+        )
+
+    return Edges(
+        one.causal and other.causal,
+        wide(one.before, other.before),
+        wide(0 if one.causal else one.after, 0 if other.causal else other.after) or None,
+        tuple(map(hull, one.keys, other.keys)),
+        tuple(map(hull, one.queries, other.queries)),
+        edged=False,
+    )
+
+
+class _Row(NamedTuple):
+    """One batch row: the stretch [lo, hi) of each query that sees a key, where it stands, and the ends of them all."""
+
+    lo: Tensor
+    hi: Tensor
+    own: Tensor
+    keys: tuple[int, int]
+
+
+def _of_one(pattern: Pattern) -> Edges:
     B, _, T, _ = pattern.shape
     start = pattern.options["q_start"]
-    found = []
+    rows: list[_Row] = []
+    keys, queries = [], []
+    single = True
     for b in range(B):
+        stretches = pattern.stretches(b)
+        if stretches is None or stretches[0].shape[1] != 1:
+            single = False
+            keys.append(pattern.reach(b))  # at least all that is seen
+            queries.append((0, T))
+            continue
+        lo, hi = (end[:, 0].cpu() for end in stretches)
+        sees = (lo < hi).nonzero()[:, 0]
+        if not len(sees):
+            keys.append((0, 0))
+            queries.append((0, 0))
+            continue
+        first, last = int(sees[0]), int(sees[-1]) + 1
+        single = single and len(sees) == last - first
         own = torch.arange(T) + (int(start[b]) if isinstance(start, Tensor) else int(start))
-        found.append(_of_row(pattern, b, own))
-    keys, queries = tuple(one[0] for one in found), tuple(one[1] for one in found)
-    said = {one[2] for one in found}
-    if len(said) == 1 and None not in said:
-        causal, before, after = next(iter(said))  # type: ignore[misc]
-        written = any(isinstance(rule, (Bias, ScoreRule)) for rule in pattern.options["scores"])
-        return Edges(causal, before, after, keys, queries, not written)
-    return Edges(*_in_words(pattern.options["mask"]), keys, queries, edged=False)
+        around = int(lo[sees].min()), int(hi[sees].max())
+        keys.append(around)
+        queries.append((first, last))
+        rows.append(_Row(lo[first:last], hi[first:last], own[first:last], around))
+    said = _said(rows) if single else None
+    written = any(isinstance(rule, (Bias, ScoreRule)) for rule in pattern.options["scores"])
+    words = _in_words(pattern.options["mask"]) if said is None else said
+    return Edges(*words, tuple(keys), tuple(queries), edged=said is not None and not written)
 
 
 Said = tuple[bool, "int | None", "int | None"]
 
 
-def _of_row(pattern: Pattern, b: int, own: Tensor) -> tuple[tuple[int, int], tuple[int, int], Said | None]:
-    """Keys and queries of a batch row, and causal, before and after where they say its mask exactly."""
-    T = len(own)
-    stretches = pattern.stretches(b)
-    if stretches is None or stretches[0].shape[1] != 1:
-        return pattern.reach(b), (0, T), None  # at least all that is seen
-    lo, hi = (end[:, 0].cpu() for end in stretches)
-    sees = (lo < hi).nonzero()[:, 0]
-    if not len(sees):
-        return (0, 0), (0, 0), (False, None, None)
-    first, last = int(sees[0]), int(sees[-1]) + 1
-    lo, hi, own = lo[first:last], hi[first:last], own[first:last]
-    start, stop = int(lo.min()), int(hi.max())
-    around = (start, stop), (first, last)
-    if len(sees) != last - first:
-        return *around, None
-    ahead = (hi - 1 - own)[hi < stop]  # of queries whose sight ends before the last key
-    behind = (own - lo)[lo > start]
-    if (len(ahead) and int(ahead.min()) != int(ahead.max())) or (
-        len(behind) and int(behind.min()) != int(behind.max())
-    ):
-        return *around, None
-    after = int(ahead[0]) if len(ahead) else None
-    before = int(behind[0]) if len(behind) else None
-    # A last query at the last key sees nothing ahead, whether or not it would be let.
-    causal = after == 0 or (after is None and bool((hi <= own + 1).all()))
-    if (after is not None and after < 0) or (before is not None and before < 0):
-        return *around, None
-    after = None if causal else after
-    limit = torch.full_like(hi, stop)
-    limit = (
-        torch.minimum(limit, own + 1) if causal else limit if after is None else torch.minimum(limit, own + 1 + after)
-    )
-    floor = torch.full_like(lo, start) if before is None else torch.maximum(torch.full_like(lo, start), own - before)
-    exact = torch.equal(limit, hi) and torch.equal(floor, lo)
-    return *around, (causal, before, after) if exact else None
+def _said(rows: Sequence[_Row]) -> Said | None:
+    """Causal, before and after where they say the mask of every batch row exactly."""
+    # Only queries whose sight ends before the first or last key that any sees tell where it ends.
+    ahead = {int(one) for row in rows for one in (row.hi - 1 - row.own)[row.hi < row.keys[1]].unique()}
+    behind = {int(one) for row in rows for one in (row.own - row.lo)[row.lo > row.keys[0]].unique()}
+    if len(ahead) > 1 or len(behind) > 1 or any(one < 0 for one in ahead | behind):
+        return None
+    after, before = (next(iter(found), None) for found in (ahead, behind))
+    for lo, hi, own, (start, stop) in rows:
+        limit = torch.full_like(hi, stop) if after is None else (own + 1 + after).clamp(max=stop)
+        floor = torch.full_like(lo, start) if before is None else (own - before).clamp(min=start)
+        if not (torch.equal(limit, hi) and torch.equal(floor, lo)):
+            return None
+    return after == 0, before, after or None
 
 
 def _in_words(mask: Mask | None) -> Said:
     """(causal, keys before, keys after) that a mask's own words say; what else it hides is not drawn as an edge."""
     if mask is None:
         return False, None, None
-    parts = mask.parts() if isinstance(mask, And) else (mask,)
+    parts = mask.masks if isinstance(mask, And) else (mask,)
     causal = False
     before: list[int | None] = []
     after: list[int | None] = []
     for part in parts:
-        if isinstance(part, And):
-            inner = _in_words(part)
-            causal |= inner[0]
-            before.append(inner[1])
-            after.append(inner[2])
-        elif isinstance(part, Causal) and part.align == "end":
+        if isinstance(part, Causal) and part.align == "end":
             causal = True
         elif isinstance(part, Window):
             before.append(part.before)

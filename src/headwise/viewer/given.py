@@ -14,7 +14,7 @@ from headwise.models.token_text import names_of, pieces
 from headwise.models.trace import Trace, trace
 from headwise.pattern import Pattern
 from headwise.viewer.axes import Axis, Tokens
-from headwise.viewer.matrices import given_patterns
+from headwise.viewer.matrices import given_patterns, is_output
 from headwise.viewer.of_model import run_model
 from headwise.viewer.scene import Labels, Scene
 
@@ -62,8 +62,8 @@ def scene_of(
         rule = "a tokenizer names the tokens of a trace, and reads the text of a model"
         raise SpecError(sentence("view", "tokenizer was given beside a pattern", rule, todo="Give tokens=."))
     patterns = {name: _patterns(run) for name, run in runs.items()}
-    first = next(iter(runs.values()), None)
-    if isinstance(first, Trace):
+    first = next((run for run in runs.values() if isinstance(run, Trace)), None)
+    if first is not None:
         found, of_keys = _tokens_of(first, tokenizer)
         tokens, key_tokens = (found if tokens is None else tokens), (of_keys if key_tokens is None else key_tokens)
         scored = _noted(first) if scored is None else scored
@@ -77,7 +77,7 @@ _TODO = "Leave it out, or give the model: hw.view(model, tokenizer=tokenizer, te
 
 def _named(what: Any) -> bool:
     """Whether this is a dict of runs; a model's output is a mapping too."""
-    return isinstance(what, Mapping) and not hasattr(what, "attentions")
+    return isinstance(what, Mapping) and not is_output(what)
 
 
 def _patterns(run: Trace | Pattern | dict[str, Pattern]) -> dict[str, Pattern]:

@@ -13,8 +13,17 @@ from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.pattern import Pattern
 from headwise.spec import Bias
 
-__all__ = ["given_patterns"]
+__all__ = ["given_patterns", "is_output"]
 
+_ROUNDING = 1e-2  # bfloat16's
+
+#: Where a model's output holds its attentions, and what their sites are called.
+_FIELDS = {
+    "encoder_attentions": "encoder.layers.{}",
+    "attentions": "layers.{}",
+    "decoder_attentions": "decoder.layers.{}",
+    "cross_attentions": "decoder.layers.{}.cross_attn",
+}
 _RULE = (
     "what is viewed is a trace, a pattern, a model of transformers, attention probabilities [B, H, T, S] (one tensor a "
     "layer, as in output.attentions), or a dict of these by the name of their run"
@@ -27,11 +36,11 @@ def given_patterns(what: Any) -> dict[str, Pattern]:
     The numbers are shown as they are: rows need not sum to 1, as those of a head with a sink do not.
 
     Args:
-        what: a tensor or array [B, H, T, S] or [H, T, S], a list of them, one a layer, or a model's output that holds
-            such a list as ``.attentions``.
+        what: a tensor or array [B, H, T, S] or [H, T, S], a list of them, one a layer, or a model's output: its
+            ``.attentions``, or those of its encoder, its decoder and between them.
 
     Returns:
-        ``{"layers.0": pattern, ...}``. They hold the logarithms of what was given, so as much memory as that takes.
+        ``{"layers.0": pattern, ...}``. They hold the logarithms of what was given, in float32.
 
     Raises:
         SpecError: it is none of these, or holds numbers that are no probabilities.
@@ -45,18 +54,35 @@ def given_patterns(what: Any) -> dict[str, Pattern]:
         tensor([[[[1.0000, 0.0000],
                   [0.2500, 0.7500]]]])
     """
-    if hasattr(what, "attentions") and what.attentions is None:
-        todo = "Run the model with output_attentions=True, or look at hw.trace(model, ...), which needs no matrix."
-        raise SpecError(sentence("view", f"a {type(what).__name__} holds no attentions", todo=todo))
-    found = getattr(what, "attentions", what)
-    if _is_array(found):
-        found = [found]
+    if is_output(what):
+        named = {name.format("{}"): getattr(what, field, None) for field, name in _FIELDS.items()}
+        layers = {name.format(n): one for name, given in named.items() for n, one in enumerate(given or ())}
+        if not layers:
+            todo = "Run the model with output_attentions=True, or look at hw.trace(model, ...), which needs no matrix."
+            raise SpecError(sentence("view", f"a {type(what).__name__} holds no attentions", todo=todo))
+        return {name: _pattern(_read(one, name), name) for name, one in layers.items()}
+    found = [what] if _is_array(what) else what
     if isinstance(found, (str, bytes)) or not isinstance(found, Sequence) or not found:
         raise SpecError(sentence("view", f"a {type(what).__name__} cannot be viewed", _RULE))
     odd = next((one for one in found if not _is_array(one)), None)
     if odd is not None:
         raise SpecError(sentence("view", f"a {type(what).__name__} that holds a {type(odd).__name__}", _RULE))
-    return {f"layers.{n}": _pattern(torch.as_tensor(one), n) for n, one in enumerate(found)}
+    return {f"layers.{n}": _pattern(_read(one, f"layer {n}"), f"layer {n}") for n, one in enumerate(found)}
+
+
+def is_output(what: Any) -> bool:
+    """Whether this is what a model of transformers returns."""
+    return any(hasattr(what, field) for field in _FIELDS)
+
+
+def _read(one: Any, name: str) -> Tensor:
+    """A copy where it is an array: one that cannot be written to is no tensor."""
+    try:
+        return one if isinstance(one, Tensor) else torch.as_tensor(one.copy())
+    except (TypeError, RuntimeError, ValueError) as cause:
+        raise SpecError(
+            sentence("view", f"{name} is an array of {one.dtype}", "attention is an array of floats")
+        ) from cause
 
 
 def _is_array(value: Any) -> bool:
@@ -64,15 +90,16 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, Tensor) or (of_numpy and hasattr(value, "shape"))
 
 
-def _pattern(p: Tensor, layer: int) -> Pattern:
-    name = f"attentions[{layer}]"
+def _pattern(p: Tensor, name: str) -> Pattern:
     if p.dim() == 3:
         p = p[None]
     if p.dim() != 4:
         raise ShapeError(sentence("view", f"{name} has {p.dim()} axes", "it is [B,H,T,S]", axes(name, p, "")))
+    if p.is_complex():
+        raise SpecError(sentence("view", f"{name} holds {p.dtype}", "attention is an array of floats"))
     p = p.detach().float()
-    if bool((p < 0).any()) or bool(p.isinf().any()):
-        raise SpecError(sentence("view", f"{name} holds numbers below 0 or infinite ones", "they are probabilities"))
+    if not bool(((p >= 0) & (p <= 1 + _ROUNDING)).all()):
+        raise SpecError(sentence("view", f"{name} holds numbers below 0, above 1 or NaN", "they are probabilities"))
     B, H, T, S = p.shape
     q, k = p.new_zeros(B, H, T, 1), p.new_zeros(B, H, S, 1)
     pattern = Pattern(q, k, scores=[Bias(p.log())])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import torch
@@ -55,17 +56,18 @@ class Overview:
     def work(self) -> bool:
         """Does one small piece; False = there is none left.
 
-        A pattern that cannot be asked any more (its tensors were overwritten) ends the work; the page is told why by
-        the first question about it.
+        A pattern that cannot be asked any more (its tensors were overwritten) is left out; the page is told why by the
+        first question about it.
         """
         try:
             next(self._pieces)
         except StopIteration:
             self.done = True
-        except HeadwiseError:
+        except Exception:
             self.done = True
-        except BaseException:
-            self.done = True
+            raise
+        except BaseException:  # an interrupt of the kernel's; the next piece begins where this one did
+            self._pieces = self._grow()
             raise
         return not self.done
 
@@ -85,11 +87,13 @@ class Overview:
         """The work in pieces: every layer sampled before any head is exact."""
         for layer, pattern in enumerate(self.patterns):
             known = self.state[self._first[layer] : self._first[layer] + pattern.shape[1]]
-            if not all(known) and self._sample(layer, pattern):
-                yield
+            with contextlib.suppress(HeadwiseError):
+                if not all(known) and self._sample(layer, pattern):
+                    yield
         for layer, head in self.places:
-            if self.state[self._first[layer] + head] != EXACT:
-                yield from self._exact(layer, self.patterns[layer], head)
+            with contextlib.suppress(HeadwiseError):
+                if self.state[self._first[layer] + head] != EXACT:
+                    yield from self._exact(layer, self.patterns[layer], head)
 
     def _sample(self, layer: int, pattern: Pattern) -> bool:
         """All heads of a layer at once, from EACH queries for each row of the map; False where that cannot be."""

@@ -15,11 +15,12 @@ from headwise.heads.reading import crosses, numbered, stack_of
 from headwise.heads.scores import FEWEST
 from headwise.pattern import Pattern
 from headwise.viewer.axes import Axis, Grid, Tokens
-from headwise.viewer.edges import described, edges
+from headwise.viewer.edges import Edges, described, edges
 
 __all__ = ["COLOURS", "SIDE", "TOO_FEW", "Scene"]
 
 SIDE = 32  #: height and width of the small maps of the overview.
+POSITIONS = "positions"  #: the name of an axis whose tokens are not known
 _RECENT = 64  # last queries, among which the one is looked for that a page opens with
 
 #: Said once where a score bears an asterisk.
@@ -148,13 +149,18 @@ class Scene:
     def sink(self, layer: int, b: int) -> int:
         """The first key that any query of a batch row may attend to: where attention rests.
 
-        Of a mask that is known cell by cell only (Rule, Dense) the last queries are asked.
+        Of a mask that is known cell by cell only (Rule, Dense) the first and the last queries are asked.
         """
         pattern = self.pattern(0, layer)
         if pattern.stretches(b) is not None:
             return pattern.reach(b)[0]
-        seen = (pattern[b, 0, -_RECENT:, :] > 0).any(0)
-        return int(seen.int().argmax())
+        T = pattern.shape[2]
+        parts = [pattern[b, 0, rows, :] for rows in (slice(0, _RECENT), slice(max(0, T - _RECENT), T))]
+        return int((torch.cat(parts) > 0).any(0).int().argmax())
+
+    def edges(self, layer: int) -> Edges:
+        """Where the masks of a site end, in all runs."""
+        return edges(*(self.pattern(run, layer) for run in range(len(self.runs))))
 
     def describe_layer(self, n: int) -> dict[str, Any]:
         """One site as the page reads it."""
@@ -162,7 +168,9 @@ class Scene:
         B, H, T, S = pattern.shape
         options = pattern.options
         start = options["q_start"]
-        cross = crosses(self.sites[n]) or self.rows[n] != self.cols[n]
+        # Positions are no text of their own: keys before a chunk of a prompt have no names.
+        named = any(self.axes[at].name != POSITIONS for at in self.cols[n])
+        cross = crosses(self.sites[n]) or (named and self.rows[n] != self.cols[n])
         return {
             "name": self.sites[n],
             "label": self._label(n),
@@ -173,7 +181,7 @@ class Scene:
             "rows": list(self.rows[n]),
             "cols": list(self.cols[n]),
             "start": start.tolist() if isinstance(start, Tensor) else [int(start)] * B,
-            **described(edges(pattern)),
+            **described(self.edges(n)),
             "sink": [self.sink(n, b) for b in range(B)],
         }
 
@@ -284,9 +292,7 @@ class _Placed:
 
     def _number(self, site: str, what: str, axes: list[Axis] | None, b: int, length: int) -> int:
         if axes is None:
-            return self._kept(
-                ("positions", length), lambda: Tokens([str(at) for at in range(length)], name="positions")
-            )
+            return self._kept(("positions", length), lambda: Tokens([str(at) for at in range(length)], name=POSITIONS))
         if len(axes[b]) != length:
             raise ShapeError(
                 sentence(

@@ -131,11 +131,14 @@ class View:
         Raises:
             UnavailableError: starlette or uvicorn is not installed.
         """
+        return self._serving().url
+
+    def _serving(self) -> Server:
         if self._server is None:
             from headwise.viewer.server import serve
 
             self._server = serve(self.answers)
-        return self._server.url
+        return self._server
 
     def open(self) -> None:
         """Opens the page in a browser of this machine; a script that does so goes on serving until it is interrupted.
@@ -154,11 +157,15 @@ class View:
             self.wait()
 
     def wait(self) -> None:
-        """Serves the page until the process is interrupted (Ctrl-C), for scripts that have nothing else to do."""
-        if self.url and self._server is not None:
-            with contextlib.suppress(KeyboardInterrupt):
-                self._server.wait()
-            self.close()
+        """Serves the page until the process is interrupted (Ctrl-C), for scripts that have nothing else to do.
+
+        Raises:
+            UnavailableError: starlette or uvicorn is not installed.
+        """
+        server = self._serving()
+        with contextlib.suppress(KeyboardInterrupt):
+            server.wait()
+        self.close()
 
     def widget(self) -> Any:
         """The page as a notebook widget, which is what a view at the end of a cell shows.
@@ -332,6 +339,9 @@ def _at_a_prompt() -> bool:
 
 def _in_notebook() -> bool:
     """Whether a kernel runs this process, so that what a cell ends with is shown in a page."""
+    marimo = sys.modules.get("marimo")
+    if marimo is not None and marimo.running_in_notebook():
+        return True
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

@@ -4314,10 +4314,14 @@ var tu = 7, nu = 240, ru = class {
 		!n || n === this.width && r === this.height || (this.width = n, this.height = r, this.redraw());
 	}
 	follow(e, t) {
-		e.at !== t.at && e.at !== this.told && this.laid && (this.told = e.at, this.go(we(this.laid.fit, e.at), !1)), this.redraw();
+		e.at !== t.at && e.at !== this.told && this.laid && !this.isApart(e) && (this.told = e.at, this.go(we(this.laid.fit, e.at), !1)), this.redraw();
 	}
 	redraw() {
 		this.host.dataset.ready = "0", this.paint();
+	}
+	isApart(e) {
+		let t = this.place(e);
+		return t !== null && !c(this.scene, t, [e.layer, e.head]);
 	}
 	go(e, t = !0) {
 		this.laid && (this.turn = xe(this.laid.fit, e), this.zoom.set(this.laid.fit, this.turn), this.moved ||= t, this.redraw());
@@ -4332,7 +4336,7 @@ var tu = 7, nu = 240, ru = class {
 		return this.figure && Pe(this.figure.view, e, t);
 	}
 	select(e) {
-		if (!e || !this.figure) return;
+		if (!e || !this.figure || this.isApart(this.store.get())) return;
 		let { shown: t, view: n, z: r } = this.figure, i = Qt(this.tiles, t, n, r, e[0], e[1]), a = (e, t) => Math.floor((e + t - 1) / 2);
 		i ? this.store.set({
 			query: a(i.i0, i.i1),
@@ -4453,14 +4457,14 @@ var tu = 7, nu = 240, ru = class {
 			name: r,
 			fit: s,
 			margins: c
-		}, Br(this.dom, s, c), this.turn = we(s, e.at), this.zoom.set(s, this.turn), this.pointer) {
+		}, Br(this.dom, s, c), this.turn = we(s, this.isApart(e) ? null : e.at), this.zoom.set(s, this.turn), this.pointer) {
 			let { left: e, top: t } = this.dom.plot.getBoundingClientRect(), [n, r] = this.pointer.client;
 			this.pointer.at = [n - e, r - t];
 		}
 		return c;
 	}
 	tell() {
-		this.moved = !1, this.told = Te(this.laid.fit, this.turn), this.store.set({ at: this.told });
+		this.moved = !1, this.isApart(this.store.get()) || (this.told = Te(this.laid.fit, this.turn), this.store.set({ at: this.told }));
 	}
 	ask(e, t, n) {
 		let r = ke(t, n), i = JSON.stringify([e, r]);
@@ -5484,6 +5488,7 @@ var Md = class {
 	unsubscribe;
 	watcher;
 	known = [];
+	loaded = "";
 	loading = new AbortController();
 	asked = "";
 	refused = !1;
@@ -5531,7 +5536,7 @@ var Md = class {
 		})).then(([e, t]) => {
 			if (c.aborted || !e) return;
 			let n = [e, t].find((e) => e?.status === "rejected"), r = n?.status === "rejected" ? n.reason : "";
-			this.status.textContent = r instanceof Error ? r.message : String(r), this.status.hidden = r === "", this.refused = n !== void 0, this.body.hidden = e.status === "rejected", this.known = [e, t].flatMap((e) => e?.status === "fulfilled" ? [e.value] : []), this.draw(), this.host.toggleAttribute("data-ready", e.status === "fulfilled");
+			this.status.textContent = r instanceof Error ? r.message : String(r), this.status.hidden = r === "", this.refused = n !== void 0, this.body.hidden = e.status === "rejected", this.loaded = s, this.known = [e, t].flatMap((e) => e?.status === "fulfilled" ? [e.value] : []), this.draw(), this.host.toggleAttribute("data-ready", e.status === "fulfilled");
 		}), this.status.hidden = !1;
 	}
 	axes([e, t]) {
@@ -5543,6 +5548,7 @@ var Md = class {
 		return e === "offsets" ? n(this.scene, r.place).kind === "self" : e === "entropy" ? i[0] === a[0] : i[1] === a[1];
 	}
 	draw() {
+		if (this.loaded !== this.asked) return;
 		let [e, t] = this.known;
 		e && !this.body.hidden && this.body.clientWidth !== 0 && (this.sayLegend(e, t), this.drawOffsets(e, t), this.drawEntropy(e, t), this.drawReceived(e, t), this.tables(e));
 	}
@@ -6374,7 +6380,7 @@ var sf = [
 		this.over = {
 			query: null,
 			key: null
-		}, this.held = !0, this.store.set({ [n]: t }), this.reveal({
+		}, this.held = !0, this.store.set({ [n]: t }), this.ask(), this.reveal({
 			query: null,
 			key: null,
 			[n]: t
