@@ -8,13 +8,28 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from headwise.errors import SpecError, sentence
 
 __all__ = [
-    "LONGEST", "Source", "beginning", "check_tokens", "loading", "progress", "show_every_sign", "source_of", "tokenized"
+    "LONGEST", "Source", "Text", "TextFile", "Tokens", "beginning", "check_tokens", "loading", "progress",
+    "show_every_sign", "source_of", "tokenized",
 ]  # fmt: skip
+
+# The options of every command that reads one text.
+TextFile = Annotated[Path | None, typer.Option(help="Read this UTF-8 file.", show_default=False)]
+Text = Annotated[str | None, typer.Option(help="Read this text.", show_default=False)]
+Tokens = Annotated[
+    int | None,
+    typer.Option(
+        help="Read only so many tokens from the beginning. Default: all of your text, 256 of the text that ships with "
+        "Python.",
+        show_default=False,
+    ),
+]
 
 LONGEST = 500  #: characters; no token of a vocabulary is longer, runs of spaces included
 _TOKENS = 256  # of our own text: long enough for words to come back, and a matter of seconds

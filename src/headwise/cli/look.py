@@ -14,6 +14,9 @@ from headwise.cli._given import dtype_of
 from headwise.cli._text import (
     LONGEST,
     Source,
+    Text,
+    TextFile,
+    Tokens,
     beginning,
     check_tokens,
     loading,
@@ -35,16 +38,9 @@ def look(
     model: Annotated[
         str, typer.Argument(help="smollm2, minilm, two-layer, a folder that save_pretrained wrote, or a .gguf file.")
     ] = "smollm2",
-    text_file: Annotated[Path | None, typer.Option(help="Read this UTF-8 file.", show_default=False)] = None,
-    text: Annotated[str | None, typer.Option(help="Read this text.", show_default=False)] = None,
-    tokens: Annotated[
-        int | None,
-        typer.Option(
-            help="Read only so many tokens from the beginning. Default: all of your text, 256 of the text that "
-            "ships with Python.",
-            show_default=False,
-        ),
-    ] = None,
+    text_file: TextFile = None,
+    text: Text = None,
+    tokens: Tokens = None,
     html: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("look.html"),
     dtype: Annotated[str, typer.Option(help="Of the weights: float32, bfloat16 or float16.")] = "float32",
 ) -> None:

@@ -13,6 +13,9 @@ from headwise.cli._given import dtype_of
 from headwise.cli._text import (
     LONGEST,
     Source,
+    Text,
+    TextFile,
+    Tokens,
     beginning,
     check_tokens,
     loading,
@@ -38,16 +41,9 @@ def view(
             "file of a trace.",
         ),
     ] = "smollm2",
-    text_file: Annotated[Path | None, typer.Option(help="Read this UTF-8 file.", show_default=False)] = None,
-    text: Annotated[str | None, typer.Option(help="Read this text.", show_default=False)] = None,
-    tokens: Annotated[
-        int | None,
-        typer.Option(
-            help="Read only so many tokens from the beginning. Default: all of your text, 256 of the text that "
-            "ships with Python.",
-            show_default=False,
-        ),
-    ] = None,
+    text_file: TextFile = None,
+    text: Text = None,
+    tokens: Tokens = None,
     dtype: Annotated[
         str | None,
         typer.Option(help="Of the weights: float32 (the default), bfloat16 or float16.", show_default=False),
