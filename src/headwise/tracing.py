@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-__all__ = ["break_graph", "followed", "number", "readable", "uncompiled"]
+__all__ = ["break_graph", "followed", "number", "readable", "recorded", "uncompiled"]
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -20,9 +20,27 @@ def followed(*operands: Any) -> bool:
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()
         or torch.autograd.forward_ad._current_level >= 0
-        or any(torch._C._get_dispatch_mode(mode) is not None for mode in _TRACERS)
+        or _a_tracer_sees_it()
         or any(isinstance(x, Tensor) and (x.is_meta or isinstance(x, _WITHOUT_NUMBERS)) for x in operands)
     )
+
+
+def recorded(*tensors: Any) -> bool:
+    """Whether Python must not branch on numbers of tensors: this thread makes a graph of the call, or they have none.
+
+    torch.export's default way runs Python on tensors without numbers, in torch's tracing modes: Dynamo does not run, and
+    ``torch.compiler.is_dynamo_compiling()`` is False. ``is_compiling()`` is True, in every thread of the process.
+    Derivatives by torch.func leave numbers to be read; an axis that vmap maps does not.
+    """
+    return (
+        torch.compiler.is_dynamo_compiling()
+        or _a_tracer_sees_it()
+        or any(isinstance(x, Tensor) and not readable(x) for x in tensors)
+    )
+
+
+def _a_tracer_sees_it() -> bool:
+    return any(torch._C._get_dispatch_mode(mode) is not None for mode in _TRACERS)
 
 
 def readable(x: Tensor) -> bool:

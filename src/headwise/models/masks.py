@@ -22,6 +22,7 @@ from headwise.errors import SpecError, axes, sentence
 from headwise.models.library import transformers
 from headwise.models.lower import Place, holds_causal, lower
 from headwise.spec import Bias, Dense, Mask, Padding, Rules
+from headwise.tracing import recorded
 
 __all__ = ["Described", "Said", "headwise_mask", "read"]
 
@@ -329,7 +330,7 @@ def read(mask: Tensor | None, keys: int) -> Said:
 
 def _read_float(mask: Tensor) -> Said:
     """Splits a float mask into what it hides and what it adds; once a forward, not once a layer."""
-    if torch.compiler.is_dynamo_compiling():
+    if recorded(mask):
         visible = mask > torch.finfo(mask.dtype).min
         return Said(Dense(visible), None, (Bias(torch.where(visible, mask, 0.0)),))
     if mask.requires_grad or mask.is_inference():

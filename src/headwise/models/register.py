@@ -21,7 +21,7 @@ from headwise.models.watch import anybody_watches, watching
 from headwise.ops import attend, attention
 from headwise.pattern import Pattern
 from headwise.spec import Bias, Documents, Mask, Rule, Rules, SoftCap
-from headwise.tracing import break_graph
+from headwise.tracing import break_graph, recorded
 
 __all__ = ["NAME", "headwise_attention", "register"]
 
@@ -71,10 +71,24 @@ def _attention(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Tensor, Te
     return headwise_attention(module, *args, **kwargs)
 
 
+def _not_exported(module: nn.Module) -> UnsupportedError:
+    return UnsupportedError(
+        sentence(
+            type(module).__name__,
+            "it is exported while its heads are observed or edited, or their weights were asked for",
+            "an exported program holds the output of attention alone",
+            todo="Export outside of such blocks, without output_attentions.",
+        )
+    )
+
+
 def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """A described mask; inside torch.compile, which cannot look into a description, a written one [B, 1, T, S]."""
-    if torch.compiler.is_dynamo_compiling():
-        return _Library.write_mask(*args, **{**kwargs, "allow_is_causal_skip": False})
+    """A described mask; where the call becomes a graph, which cannot hold a description, a written one [B, 1, T, S]."""
+    real = kwargs.get("attention_mask")
+    if recorded(real, kwargs.get("q_offset")):
+        may_skip = kwargs.get("allow_is_bidirectional_skip", False) and real is None
+        skips = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": may_skip}
+        return _Library.write_mask(*args, **{**kwargs, **skips})
     return headwise_mask(*args, **kwargs)
 
 
@@ -145,7 +159,10 @@ def headwise_attention(
         "dropout": float(dropout) if module.training else 0.0,
     }
     call = Call(query, key, value, options, said.keys_from)
-    out, weights = _run(module, call, editing(module), _weights_wanted(module, kwargs))
+    edits, weights_wanted = editing(module), _weights_wanted(module, kwargs)
+    if torch.compiler.is_compiling() and recorded() and (edits is not None or weights_wanted or watching(module)):
+        raise _not_exported(module)
+    out, weights = _run(module, call, edits, weights_wanted)
     return out.transpose(1, 2).contiguous(), weights
 
 
