@@ -28,8 +28,8 @@ def followed(*operands: Any) -> bool:
 def recorded(*tensors: Any) -> bool:
     """Whether Python must not branch on numbers of tensors: this thread makes a graph of the call, or they have none.
 
-    torch.export's default way runs Python on tensors without numbers, in torch's tracing modes. Dynamo does not run there,
-    so ``torch.compiler.is_dynamo_compiling()`` is False; ``is_compiling()`` is True, but in every thread of the process.
+    torch.export's default way runs Python on tensors without numbers, in torch's tracing modes. Dynamo does not run
+    there, so ``torch.compiler.is_dynamo_compiling()`` is False; ``is_compiling()`` is True, but in every thread.
     Derivatives by torch.func leave numbers to be read; an axis that vmap maps does not.
     """
     return (
