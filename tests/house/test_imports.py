@@ -94,7 +94,7 @@ def faults(root: Path) -> list[str]:
 
 
 # Parts of backends/ that are no backend: what every backend may share.
-SHARED_BY_BACKENDS = {"observing", "protocol", "tiling", "worker"}
+SHARED_BY_BACKENDS = {"compiled", "observing", "protocol", "tiling", "worker"}
 
 
 def _backend(name: str) -> str:

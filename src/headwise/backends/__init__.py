@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from headwise.backends.blocked import Blocked
+from headwise.backends.compiled import ABSENT
 from headwise.backends.observing import Settled, survey
 from headwise.backends.protocol import Backend, Result, RowFacts, Tangents
 from headwise.backends.reference import Reference
@@ -36,16 +37,17 @@ RESERVED = {
     "triton": "the triton backend does not exist yet",
 }
 
-
-try:
+if ABSENT is None:
     from headwise.backends.native import Native, quick, running, stored, turn
-except ImportError as error:  # installed where there was no compiler
+
+    _NATIVE: tuple[Backend, ...] = (Native(),)
+else:
     RESERVED["native"] = (
-        f"the native CPU kernels are not here ({error}); with a C++17 compiler and Python's headers,"
+        f"the native CPU kernels are not here ({ABSENT}); with a C++17 compiler and Python's headers,"
         " HEADWISE_REQUIRE_NATIVE=1 pip install --force-reinstall --no-deps --no-cache-dir . in a checkout of headwise"
         " builds them or says why it cannot"
     )
-    _NATIVE: tuple[Backend, ...] = ()
+    _NATIVE = ()
 
     def quick(*_: Any) -> None:  # type: ignore[misc]
         """Nothing is quick without the kernels."""
@@ -59,8 +61,7 @@ except ImportError as error:  # installed where there was no compiler
 
     def turn(*_: Any) -> None:  # type: ignore[misc]
         """Nothing turns without the kernels."""
-else:
-    _NATIVE = (Native(),)
+
 
 # The first that does not refuse computes the output: the fastest first, the definition last.
 TABLE: tuple[Backend, ...] = (*_NATIVE, Sdpa(), Blocked(), Reference())

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headwise.backends.compiled import ABSENT
 from headwise.backends.protocol import RowFacts
 from headwise.backends.tiling import chunks, key_tiles, row_blocks
 from headwise.backends.worker import INF, Online, Worker, probabilities
@@ -23,13 +24,10 @@ from headwise.products import may_be_extreme
 from headwise.spec import Cells
 from headwise.spec.geometry import span
 
-try:
+NATIVE = ABSENT is None
+if NATIVE:
     from headwise.backends.native import Native
     from headwise.backends.native.answers import blank, fill, fills, sweep
-except ImportError:  # installed where there was no compiler
-    NATIVE = False
-else:
-    NATIVE = True
 
 __all__ = ["Settled", "survey"]
 

@@ -116,10 +116,7 @@ def _native() -> dict[str, Any]:
     """Which instruction set's kernels run, of which that were built; or why none can, and what to do."""
     if importlib.util.find_spec("headwise._native") is None:
         return {"in use": "none", "why": _NO_KERNELS}
-    try:
-        native = importlib.import_module("headwise._native")
-    except ImportError as error:
-        return {"in use": "none", "why": f"built, but the module does not load: {error}"}
+    native = importlib.import_module("headwise._native")
     built = native.isas()
     found = {
         "in use": native.isa() or "none",
