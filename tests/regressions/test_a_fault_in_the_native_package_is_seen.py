@@ -1,4 +1,4 @@
-"""An ImportError anywhere in headwise's own native code turned the kernels off without a word, and skipped their tests."""
+"""An ImportError in the native package itself turned the kernels off without a word, and skipped their tests."""
 
 from __future__ import annotations
 
