@@ -165,7 +165,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     folder.rmdir()
     trace.save(tmp_path / "a.safetensors")
     before = (tmp_path / "a.safetensors").read_bytes()
-    monkeypatch.setattr(trace_file, "_bytes", fails_late(trace_file._bytes))
+    monkeypatch.setattr(trace_file, "bytes_of", fails_late(trace_file.bytes_of))
     with pytest.raises(hw.SpecError, match=r"cannot write .*; No space"):
         trace.save(tmp_path / "a.safetensors")
     assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]

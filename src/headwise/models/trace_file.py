@@ -22,6 +22,7 @@ from headwise.models.written_down import read_down, write_down
 from headwise.pattern import Pattern
 from headwise.placing import replacing
 from headwise.plan import make_plan
+from headwise.tensor_bytes import bytes_of
 
 __all__ = ["FORMAT", "VERSION", "Kept", "Tokens", "are_tokens", "read", "write"]
 
@@ -99,7 +100,7 @@ def write(path: str | os.PathLike[str], kept: Kept, values: bool) -> None:
     with replacing(path, "save") as file:
         file.write(len(line).to_bytes(8, "little") + line)
         for x in tensors.values():
-            file.write(_bytes(x))
+            file.write(bytes_of(x))
 
 
 def _run(
@@ -131,13 +132,7 @@ def _entry(name: str, x: Tensor) -> list[Any]:
     if x.dtype not in _DTYPES:
         rule = "a file holds floats of 16 to 64 bits, integers and bools"
         raise SpecError(sentence("save", f"the tensor {name} is {x.dtype}", rule))
-    return [_DTYPES[x.dtype], list(x.shape), zlib.crc32(_bytes(x))]
-
-
-def _bytes(x: Tensor) -> memoryview:
-    """A tensor's numbers as they lie in a file."""
-    plain: Any = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return memoryview(plain)
+    return [_DTYPES[x.dtype], list(x.shape), zlib.crc32(bytes_of(x))]
 
 
 def read(path: str | os.PathLike[str]) -> Kept:
@@ -238,7 +233,7 @@ class _Reading:
         if name not in self.about["tensors"]:
             raise _NotReadError(f"it lacks the tensor {str(name)[:60]}")
         found: Tensor = self.file.get_tensor(name)
-        if self.about["tensors"][name] != [_DTYPES.get(found.dtype), list(found.shape), zlib.crc32(_bytes(found))]:
+        if self.about["tensors"][name] != [_DTYPES.get(found.dtype), list(found.shape), zlib.crc32(bytes_of(found))]:
             raise _NotReadError(f"its tensor {name[:60]} is damaged")
         self.found[name] = found
         return found
@@ -259,7 +254,7 @@ class _Reading:
     def tokens(self) -> Tokens | None:
         if "tokens" not in self.about["tensors"]:
             return None
-        found = json.loads(bytes(_bytes(self.tensor("tokens"))))
+        found = json.loads(bytes(bytes_of(self.tensor("tokens"))))
         if not are_tokens(found):
             raise _NotReadError("its tokens are no words")
         return dict(found)

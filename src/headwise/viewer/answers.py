@@ -21,6 +21,7 @@ from torch import Tensor
 from headwise.errors import SpecError, sentence
 from headwise.pattern import Pattern
 from headwise.spec import Padding
+from headwise.tensor_bytes import bytes_of
 from headwise.viewer import lines, tiles
 from headwise.viewer.overview import EXACT, Overview, coded
 from headwise.viewer.sampling import sampled, some_queries
@@ -54,8 +55,7 @@ class Answer(NamedTuple):
 
     def payload(self) -> bytes:
         """The numbers as bytes, little endian."""
-        flat = self.data.contiguous().cpu().numpy()
-        return flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes()
+        return bytes(bytes_of(self.data))
 
     def frame(self) -> bytes:
         """Length of the meta as uint32, little endian; the meta as JSON, padded to a multiple of 4; the numbers."""

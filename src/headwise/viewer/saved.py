@@ -31,6 +31,7 @@ from torch import Tensor
 from headwise.errors import SpecError, UnavailableError, sentence
 from headwise.observers import Map, Observer, TopKeys
 from headwise.pattern import Pattern
+from headwise.tensor_bytes import bytes_of
 from headwise.viewer.answers import Answer, Answers
 from headwise.viewer.scene import SIDE, telling
 from headwise.viewer.tiles import TILE, coarsest, condensed, joined_maps, level
@@ -378,10 +379,8 @@ def _packed(data: Tensor) -> str:
     if data.dtype == torch.float32:
         bits = data.contiguous().view(torch.int32)
         data = torch.where(data.isfinite(), (bits + (1 << 10)) & ~((1 << 11) - 1), bits)
-    flat = data.contiguous().cpu().numpy()
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-    raw = flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes()
-    return base64.b64encode(deflate.compress(raw) + deflate.flush()).decode("ascii")
+    return base64.b64encode(deflate.compress(bytes_of(data)) + deflate.flush()).decode("ascii")
 
 
 def _cost(codes: Tensor) -> int:

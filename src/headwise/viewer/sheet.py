@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import UnavailableError, sentence
+from headwise.tensor_bytes import bytes_of
 
 __all__ = ["Box", "Cells", "Colour", "Line", "Sheet", "Text", "hexadecimal", "png_of"]
 
@@ -148,7 +149,7 @@ def png_of(colours: Tensor) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    body = zlib.compress(rows.contiguous().numpy().tobytes(), 9)
+    body = zlib.compress(bytes_of(rows), 9)
     return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", body) + part(b"IEND", b"")
 
 
