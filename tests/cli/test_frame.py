@@ -57,22 +57,22 @@ def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None
 def test_an_error_of_the_library_is_one_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headwise.cli import info
+    from headwise.cli import _machine
 
     def fail() -> None:
         raise SpecError("info: no\nsuch thing.")
 
-    monkeypatch.setattr(info, "facts", fail)
+    monkeypatch.setattr(_machine, "facts", fail)
     assert call("info", capsys=capsys) == (2, "", "info: no such thing.\n")
 
 
 def test_other_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headwise.cli import info
+    from headwise.cli import _machine
 
     def fail() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(info, "facts", fail)
+    monkeypatch.setattr(_machine, "facts", fail)
     with pytest.raises(ZeroDivisionError):
         cli.main(["info"])
 
@@ -115,7 +115,7 @@ def test_info_says_which_kernels_run() -> None:
 def test_info_names_a_forced_instruction_set_that_is_not_there() -> None:
     pytest.importorskip("headwise._native", reason="this headwise was built without a compiler")
     done = subprocess.run(
-        [sys.executable, "-c", "from headwise.cli.info import _native; print(_native())"],
+        [sys.executable, "-c", "from headwise.cli._machine import _native; print(_native())"],
         capture_output=True,
         text=True,
         check=True,

@@ -64,7 +64,7 @@ def contents(wheel: Path) -> list[str]:
 
 NO_COMPILER = {"CXX": str(REPO / "no" / "compiler"), "HEADWISE_REQUIRE_NATIVE": ""}
 ATTEND = "import torch; x = torch.ones(1, 2, 8, 4); print(tuple(headwise.attention(x, x, x).shape))\n"
-KERNELS = "from headwise.cli.info import facts; import json; print(json.dumps(facts()['native kernels']))\n"
+KERNELS = "from headwise.cli._machine import facts; import json; print(json.dumps(facts()['native kernels']))\n"
 
 
 def test_without_a_compiler_the_package_is_whole_and_says_what_is_absent(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from headwise.errors import HeadwiseError, UnavailableError, sentence
 
@@ -60,6 +60,25 @@ def _app(wanted: Sequence[str]) -> typer.Typer:
     return app
 
 
+def _without_packages(words: list[str], missing: ImportError) -> NoReturn:
+    """Runs ``headwise info`` or ``--version``, which say what is not there; refuses the rest."""
+    if words[:1] not in (["info"], ["--version"]):
+        rule = "without it there are only headwise info and headwise --version"
+        what = f"the command line needs {missing.name}, which is not installed"
+        raise UnavailableError(sentence("headwise", what, rule, todo=_INSTALL)) from missing
+    import argparse
+
+    if words[0] == "--version":
+        _say_version(True)
+    about = "Versions, this machine, and why each backend can or cannot run."
+    reading = argparse.ArgumentParser("headwise info", description=about, epilog="Example: headwise info --json")
+    reading.add_argument("--json", action="store_true", help="One JSON object instead of tables.")
+    from headwise.cli import _machine
+
+    print(_machine.said(reading.parse_args(words[1:]).json))
+    raise SystemExit(0)
+
+
 def _say_version(wanted: bool) -> None:
     if wanted:
         from headwise import __version__
@@ -89,8 +108,7 @@ def main(args: Sequence[str] | None = None) -> None:
             import rich  # noqa: F401  asked for here, so that no command fails halfway for want of it
             import typer  # noqa: F401
         except ImportError as missing:
-            what = f"the command line needs {missing.name}, which is not installed"
-            raise UnavailableError(sentence("headwise", what, todo=_INSTALL)) from missing
+            _without_packages(words, missing)
         known = commands()
         # Only the command that is asked for is imported; its neighbours may need packages that are not there.
         wanted = [words[0]] if words and words[0] in known else known
