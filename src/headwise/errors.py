@@ -1,4 +1,4 @@
-"""Every error of the library: one base, four kinds, one builder of messages.
+"""Every error of the library: one base, four kinds, one builder of messages; and the one warning.
 
 A message says who refuses, what is wrong (with names and numbers), the rule, the shapes by axis, and what to do:
 
@@ -8,10 +8,22 @@ A message says who refuses, what is wrong (with names and numbers), the rule, th
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["HeadwiseError", "ShapeError", "SpecError", "UnavailableError", "UnsupportedError", "axes", "sentence"]
+__all__ = [
+    "HeadwiseError",
+    "ShapeError",
+    "SpecError",
+    "SpeedWarning",
+    "UnavailableError",
+    "UnsupportedError",
+    "axes",
+    "sentence",
+    "warn_of_speed",
+]
 
 
 class HeadwiseError(Exception):
@@ -79,6 +91,24 @@ class UnavailableError(HeadwiseError, ImportError):
         Traceback (most recent call last):
         headwise.errors.UnavailableError: attention: backend 'triton' is not available; ...
     """
+
+
+class SpeedWarning(RuntimeWarning):
+    """Said once when the numbers are right and take far longer than they could.
+
+    Example:
+        >>> import warnings
+        >>> from headwise.errors import SpeedWarning
+        >>> warnings.filterwarnings("ignore", category=SpeedWarning)
+    """
+
+
+def warn_of_speed(message: str) -> None:
+    """Gives a `SpeedWarning` that points at the line that called headwise, or the module of torch that did."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(("headwise.", "torch.")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, SpeedWarning, stacklevel=level)
 
 
 def sentence(who: str, what: str, rule: str = "", shapes: str = "", todo: str = "") -> str:

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2] / "src" / "headwise"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "placing", "tracing"),
+    ("errors", "placing", "tensor_bytes", "tracing"),
     ("spec",),
     ("products",),
     ("observers",),
@@ -195,7 +195,7 @@ def test_without_transformers_the_rest_works_and_load_says_what_to_install() -> 
 
 @pytest.mark.parametrize("absent", ["typer", "rich"])
 def test_without_its_packages_the_command_line_says_what_to_install(absent: str) -> None:
-    code = textwrap.dedent(BLOCK) + f"block({absent!r})\nfrom headwise.cli import main\nmain(['info'])"
+    code = textwrap.dedent(BLOCK) + f"block({absent!r})\nfrom headwise.cli import main\nmain(['look'])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -205,9 +205,18 @@ def test_without_its_packages_the_command_line_says_what_to_install(absent: str)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        f"headwise: the command line needs {absent}, which is not installed. "
-        "In a checkout of headwise run: pip install '.[cli]'\n"
+        f"headwise: the command line needs {absent}, which is not installed; without it there are only headwise "
+        "info and headwise --version. In a checkout of headwise run: pip install '.[cli]'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(["info"], "reference"), (["info", "--json"], '"backends"'), (["--version"], "headwise 0")]
+)
+def test_without_its_packages_the_command_line_still_says_what_is_there(words: list[str], told: str) -> None:
+    code = f"block('typer', 'rich')\nfrom headwise.cli import main\ntry:\n    main({words!r})\n"
+    said = run_fresh(textwrap.dedent(BLOCK) + code + "except SystemExit as done:\n    assert not done.code")
+    assert told in said
 
 
 @pytest.mark.parametrize("name", ["flex", "triton"])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from headwise.backends.blocked import Blocked
-from headwise.backends.compiled import ABSENT
+from headwise.backends.compiled import ABSENT, say_absent
 from headwise.backends.observing import Settled, survey
 from headwise.backends.protocol import Backend, Result, RowFacts, Tangents
 from headwise.backends.reference import Reference
 from headwise.backends.sdpa import Sdpa
-from headwise.errors import SpecError, UnavailableError, UnsupportedError, sentence
+from headwise.errors import SpecError, UnavailableError, UnsupportedError, sentence, warn_of_speed
 from headwise.plan import Plan
 
 __all__ = [
@@ -65,10 +64,17 @@ else:
 
 # The first that does not refuse computes the output: the fastest first, the definition last.
 TABLE: tuple[Backend, ...] = (*_NATIVE, Sdpa(), Blocked(), Reference())
+_FASTEST = _NATIVE[0] if _NATIVE else None  # whoever is computed by it has nothing to be told
 
 
-def choose(who: str, plan: Plan, wanted: Any) -> Backend:
+def choose(who: str, plan: Plan, wanted: Any, *, runs: bool = True) -> Backend:
     """The backend for a plan: the one that is named, or else the first in the table that does not refuse.
+
+    Args:
+        who: who asks, for messages.
+        plan: the call.
+        wanted: a name, a backend, or None.
+        runs: whether it is going to compute the plan; warnings of what that takes are for whoever waits for it.
 
     Raises:
         SpecError: there is no backend of that name.
@@ -77,10 +83,10 @@ def choose(who: str, plan: Plan, wanted: Any) -> Backend:
     """
     if wanted is not None:
         return _named(who, plan, wanted)
-    for position, backend in enumerate(TABLE):
+    for backend in TABLE:
         if backend.refuse(plan) is None:
-            if position == len(TABLE) - 1:
-                _warn(who, plan)
+            if runs and backend is not _FASTEST:
+                _say_slow(who, plan, backend)
             return backend
     raise AssertionError("the reference backend refuses nothing")
 
@@ -117,18 +123,20 @@ def _named(who: str, plan: Plan, wanted: Any) -> Backend:
 _warned: set[str] = set()
 
 
-def _warn(who: str, plan: Plan) -> None:
-    """Says once for each reason that the pattern will be formed in full."""
+def _say_slow(who: str, plan: Plan, backend: Backend) -> None:
+    """Says once that there are no kernels, and once for each reason that the pattern will be formed in full."""
+    if not _NATIVE:
+        say_absent(who, plan)
+    if backend is not TABLE[-1]:
+        return
     reason = TABLE[-2].refuse(plan) or ""
     if reason in _warned:
         return
     _warned.add(reason)
-    warnings.warn(
+    warn_of_speed(
         sentence(
             who,
             "the reference backend runs, which forms the whole T x S pattern",
             f"{TABLE[-2].name} refuses: {reason}",
         ),
-        RuntimeWarning,
-        stacklevel=4,
     )

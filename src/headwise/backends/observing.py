@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.backends.compiled import ABSENT
+from headwise.backends.compiled import ABSENT, say_absent
 from headwise.backends.protocol import RowFacts
 from headwise.backends.tiling import chunks, key_tiles, row_blocks
 from headwise.backends.worker import INF, Online, Worker, probabilities
@@ -71,6 +71,8 @@ def survey(
             left = {name: accumulator for name, accumulator in found.items() if not fills(accumulator)}
             if len(left) < len(found):
                 fill(plan, facts, entropy, frame, [x for name, x in found.items() if name not in left])
+        elif not NATIVE and not portable:
+            say_absent("Pattern", plan)
         if left:
             _show(plan, facts, frame, [(observers[name], x) for name, x in left.items()])
         answers = {name: accumulator.result() for name, accumulator in found.items()}
@@ -96,6 +98,8 @@ def _row_facts(plan: Plan, batch: slice, heads: slice) -> Iterator[tuple[slice, 
                 sweep(plan, part, here, False, None, [])
             yield batch, heads, part.rows, RowFacts(*here[:3])
         return
+    if not NATIVE:
+        say_absent("Pattern", plan)
     careful = may_be_extreme(plan.q, plan.k, plan.scale)
     for chunk in chunks(plan, batch, heads):
         worker = Worker(plan, chunk, careful)

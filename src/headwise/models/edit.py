@@ -65,7 +65,7 @@ class Call:
     def backend(self) -> str:
         """The name of the backend that computes the call's output."""
         plan = make_plan("attention", self.q, self.k, self.v, AttentionSpec(**self.options), draw=False)
-        return choose("attention", plan, None).name
+        return choose("attention", plan, None, runs=False).name
 
     @property
     def first_position(self) -> int | Tensor:
