@@ -53,6 +53,10 @@ def without(mask: Mask | None, kinds: tuple[type, ...]) -> Mask | None:
     if isinstance(mask, hw.spec.And):
         kept = [part for part in (without(m, kinds) for m in mask.masks) if part is not None]
         return hw.spec.And(tuple(kept)) if kept else None
+    if isinstance(mask, hw.spec.Or):
+        # Of keys that are shown to some rows in one way or another, the ways themselves stay.
+        members = [part if isinstance(part, kinds) else without(part, kinds) for part in mask.masks]
+        return None if any(part is None for part in members) else hw.spec.Or(tuple(members))
     return mask
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.heads.editing import chosen, edited
 from headwise.models.edit import Call, Edit, Edited
+from headwise.models.padding import mask_of_run, options_of_run
 from headwise.models.sites import find_sites
 from headwise.models.trace import Trace
 from headwise.ops import attention
@@ -131,7 +132,7 @@ class _FromTrace(Edit):
 
     def __init__(self, who: str, site: str, heads: Sequence[int], source: Pattern) -> None:
         super().__init__(who, site, heads)
-        self.source = source
+        self.source, self.options = source, options_of_run(source)
 
     def fit(self, call: Call) -> None:
         """Raises ShapeError unless the run has the shape of the trace."""
@@ -162,7 +163,7 @@ class _Output(_FromTrace):
                     f"{axes('trace v', self.source.v, 'B Hk S E')}, {axes('run out', out, 'B H T E')}",
                 )
             )
-        there = attention(self.source.q, self.source.k, self.source.v, **self.source.options)
+        there = attention(self.source.q, self.source.k, self.source.v, **self.options)
         heads = self.index(out)
         return out.index_copy(1, heads, there.index_select(1, heads).to(out.dtype))
 
@@ -170,12 +171,13 @@ class _Output(_FromTrace):
 class _Frozen(_FromTrace):
     def before(self, call: Call) -> Call:
         self.fit(call)
-        options = {**call.options, **self.source.options}
+        options = {**call.options, **self.options}
+        real = mask_of_run(self.source.options["mask"])[1]
         if set(self.heads) == set(range(call.q.shape[1])):
             if self._reads_there(call) == _reads(call.q.shape[1], call.k, call.options):
                 q, k = self.source.q.to(call.q.dtype), self.source.k.to(call.k.dtype)
-                return replace(call, q=q, k=k, options=options)
-            return self._mixed(call, options)
+                return replace(call, q=q, k=k, options=options, real_queries=real)
+            return replace(self._mixed(call, options), real_queries=real)
         here = call.but(scale=_scale(call), q_start=call.first_position).options
         if self.source.q.shape[3] != call.q.shape[3] or not _same(options, here):
             raise SpecError(
@@ -189,7 +191,7 @@ class _Frozen(_FromTrace):
         return self._mixed(call, call.options)
 
     def _reads_there(self, call: Call) -> list[int]:
-        return _reads(call.q.shape[1], self.source.k, self.source.options)
+        return _reads(call.q.shape[1], self.source.k, self.options)
 
     def _mixed(self, call: Call, options: Mapping[str, Any]) -> Call:
         """Some heads' queries and keys from there, the others' from here; each head with keys and values of its own."""

@@ -14,6 +14,7 @@ from headwise.heads.recording import Recording, record
 from headwise.heads.targets import logits_asked
 from headwise.models.edit import editing
 from headwise.models.families import factors
+from headwise.models.padding import options_of_run
 from headwise.models.projections import Projections
 from headwise.ops import attention
 
@@ -130,7 +131,7 @@ class _Frozen:
             return stream.new_zeros(stream.shape[0], 0, stream.shape[1], self._p.value_dim)
         pattern, rows = self._run.patterns[self._p.site], stream / self._size
         values = torch.stack([rows @ side.weight.T + (side.bias if biases else 0.0) for side in self._sides], 1)
-        return attention(pattern.q, pattern.k, values.to(pattern.q.dtype), **pattern.options).to(stream.dtype)
+        return attention(pattern.q, pattern.k, values.to(pattern.q.dtype), **options_of_run(pattern)).to(stream.dtype)
 
     def worth(self, mixed: Tensor) -> Tensor:
         """What mixes of values add to the logits asked for, [H, B, T]."""

@@ -49,6 +49,8 @@ class Call:
         v: [B, Hk, S, E].
         options: keywords: mask, scores, scale, q_start, kv_heads, sinks, dropout, gate.
         keys_from: position of key 0 in the text; a cache of a window has let go of those before it.
+        real_queries: which queries are real tokens, bool [B, T]; None = all. Padding is computed as the mask says, and
+            left out by whoever observes the call.
     """
 
     q: Tensor
@@ -56,6 +58,7 @@ class Call:
     v: Tensor
     options: Mapping[str, Any]
     keys_from: int = 0
+    real_queries: Tensor | None = None
 
     def but(self, **options: Any) -> Call:
         """The same call with some options changed."""

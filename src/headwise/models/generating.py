@@ -13,10 +13,11 @@ from torch import Tensor
 from headwise.backends import RowFacts
 from headwise.errors import UnsupportedError, sentence
 from headwise.models.biases import Biases
+from headwise.models.padding import mask_of_run, options_of_run
 from headwise.nn.growing import Growing
 from headwise.pattern import Pattern
 from headwise.plan import Plan, make_plan
-from headwise.spec import AttentionSpec, Bias, Mask, Rules, Spans
+from headwise.spec import AttentionSpec, Bias, Mask, Padding, Rules, Spans
 from headwise.spec.encoding import FIELDS
 
 __all__ = ["Steps"]
@@ -45,6 +46,7 @@ class Steps:
         self._queries: list[Tensor] = []
         self._facts: list[RowFacts] = []
         self._spans: list[tuple[Tensor, Tensor]] = []
+        self._real: list[Tensor] = []  # which queries are tokens and not padding, bool [B, T] of each step
         self._rows = 0
         self._biases = [Biases() for rule in plan.spec.scores if isinstance(rule, Bias)]
         self.grows: bool | None = None  # whether steps add keys; False for attention to another sequence
@@ -94,6 +96,8 @@ class Steps:
         g = plan.geometry
         if not plan.intervals.exact:
             raise self._refusal("which keys its mask keeps is known cell by cell alone")
+        real = mask_of_run(pattern.options["mask"])[1]
+        self._real.append(plan.q.new_ones((g.B, g.T), dtype=torch.bool) if real is None else real)
         lo, hi = plan.intervals.bounds(slice(0, g.B), slice(0, g.T))
         self._spans.append(((lo + dropped).clone(), torch.where(lo < hi, hi + dropped, 0)))
         self._join_rules(plan, past, dropped, hi.amax(-1))
@@ -125,21 +129,26 @@ class Steps:
             next(biases).joined(first.geometry.H) if isinstance(rule, Bias) else rule for rule in first.spec.scores
         ]
         start = first.geometry.q_start if self.grows else first.spec.q_start
-        spec = AttentionSpec(self._mask(), tuple(scores), first.scale, start, first.spec.kv_heads, first.spec.sinks)
+        spec = AttentionSpec(
+            self._mask(keys.shape[2]), tuple(scores), first.scale, start, first.spec.kv_heads, first.spec.sinks
+        )
         plan = make_plan("trace", torch.cat(self._queries, 2), keys, values, spec, draw=False)
         facts = RowFacts(*(torch.cat(parts, 2) for parts in zip(*self._facts, strict=True)))
         return Pattern.of_plan(plan, facts)
 
-    def _mask(self) -> Mask:
-        """The keys of each query: one mask for each run that a query has."""
+    def _mask(self, keys: int) -> Mask:
+        """Which of all keys each query sees: one mask for each run that a query has, and the rows of padding empty."""
         b = max(len(lo) for lo, _ in self._spans)
         runs = max(lo.shape[-1] for lo, _ in self._spans)
         start, stop = (torch.cat([_widened(ends[side], b, runs) for ends in self._spans], 1) for side in (0, 1))
         masks: list[Mask] = [Spans(start[..., n].contiguous(), stop[..., n].contiguous()) for n in range(runs)]
-        return functools.reduce(operator.or_, masks)
+        mask, real = functools.reduce(operator.or_, masks), torch.cat(self._real, 1)
+        return mask if bool(real.all()) else mask & Padding(keys, queries=real)
 
     def _planned(self, pattern: Pattern) -> Plan:
-        return make_plan("trace", pattern.q, pattern.k, pattern.v, AttentionSpec(**pattern.options), draw=False)
+        """The step as it ran: padding attends to what its mask row says."""
+        spec = AttentionSpec(**options_of_run(pattern))
+        return make_plan("trace", pattern.q, pattern.k, pattern.v, spec, draw=False)
 
     def _refusal(self, what: str) -> UnsupportedError:
         rule = "steps become one pattern where each attends to the keys of the steps before it, unchanged"

@@ -21,6 +21,7 @@ from typing_extensions import Self
 from headwise.errors import SpecError, axes, sentence
 from headwise.models.library import transformers
 from headwise.models.lower import Place, holds_causal, lower
+from headwise.models.padding import rows_without_keys
 from headwise.spec import Bias, Dense, Mask, Padding, Rules
 from headwise.tracing import recorded
 
@@ -36,12 +37,26 @@ class Said:
         q_start: where query 0 stands on the key axis; None = last with last.
         scores: what is added to the scores.
         keys_from: position of key 0 in the text; a cache of a window has let go of those before it.
+        real_queries: which queries are tokens, not padding, bool [B, T]; None = all. It changes no output.
     """
 
     mask: Mask | None = None
     q_start: int | Tensor | None = None
     scores: tuple[Rules, ...] = ()
     keys_from: int = 0
+    real_queries: Tensor | None = None
+    _empty: dict[tuple[int, ...], Tensor | None] = dataclasses.field(default_factory=dict, repr=False)
+
+    def empty_rows(self, query: Tensor, key: Tensor) -> Tensor | None:
+        """The queries of a call to which the mask shows no key, found once for all layers; None where there is none."""
+        if self.mask is None:
+            return None
+        if recorded(query):
+            return rows_without_keys(self.mask, query, key, self.q_start)
+        sizes = (query.shape[0], query.shape[2], key.shape[2])
+        if sizes not in self._empty:
+            self._empty[sizes] = rows_without_keys(self.mask, query, key, self.q_start)
+        return self._empty[sizes]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,21 +70,20 @@ class _Recipe:
     vmapped: bool
 
     def say(self) -> Said:
-        mask = lower(self.fn, self.place, self.vmapped)
-        padding = self._padding()
-        if padding is not None:
-            mask = padding if mask is None else mask & padding
-        return Said(mask, self.place.q_start, keys_from=self.place.kv_offset)
+        place = self.place
+        mask = lower(self.fn, place, self.vmapped)
+        keys = self._real(place.key_indices(), beyond=False)
+        if keys is not None:
+            mask = Padding(keys) if mask is None else mask & Padding(keys)
+        queries = self._real(place.query_indices(), beyond=True) if self.own_rows else None
+        return Said(mask, place.q_start, keys_from=place.kv_offset, real_queries=queries)
 
-    def _padding(self) -> Padding | None:
+    def _real(self, indices: Tensor, beyond: bool) -> Tensor | None:
+        """Which tokens at some absolute indices are real, bool [B, n]; None = all. Past the 2-D mask: ``beyond``."""
         if self.real is None:
             return None
-        place = self.place
-        keys = _window_of(self.real, place.key_indices(), beyond=False)
-        queries = _window_of(self.real, place.query_indices(), beyond=True) if self.own_rows else None
-        if bool(keys.all()) and (queries is None or bool(queries.all())):
-            return None
-        return Padding(keys.expand(place.batch, -1), None if queries is None else queries.expand(place.batch, -1))
+        real = _window_of(self.real, indices, beyond)
+        return None if bool(real.all()) else real.expand(self.place.batch, -1)
 
     def tensor(self) -> Tensor:
         """The mask as transformers' fused path writes it: bool [B, 1, T, S]."""
@@ -158,7 +172,8 @@ class Described(Tensor):
         """The mask in headwise's words, worked out once a forward."""
         if self.changed():
             place = self.recipe.place
-            return Said(Dense(self.written()), place.q_start, keys_from=place.kv_offset)
+            real = self.recipe.say().real_queries
+            return Said(Dense(self.written()), place.q_start, keys_from=place.kv_offset, real_queries=real)
         if self._said is None:
             self._said = self.recipe.say()
         return self._said
@@ -332,6 +347,7 @@ def _read_float(mask: Tensor) -> Said:
     """Splits a float mask into what it hides and what it adds; once a forward, not once a layer."""
     if recorded(mask):
         visible = mask > torch.finfo(mask.dtype).min
+        visible = visible | (~visible.any(-1, keepdim=True) & (mask > float("-inf")))
         return Said(Dense(visible), None, (Bias(torch.where(visible, mask, 0.0)),))
     if mask.requires_grad or mask.is_inference():
         return _split(mask)
@@ -349,11 +365,21 @@ def _read_float(mask: Tensor) -> Said:
 
 
 def _split(mask: Tensor) -> Said:
-    """What a float mask hides and what it adds; two T x S tensors are made where both are kept, and none besides."""
+    """What a float mask hides and what it adds; two T x S tensors are made where both are kept, and none besides.
+
+    The dtype's minimum hides a cell beside one that is not hidden. A row of nothing but minima hides none: its scores
+    are all equal once the mask is added, so it attends evenly.
+    """
     visible = (mask <= torch.finfo(mask.dtype).min).logical_not_()
     shown = int(visible.count_nonzero())
     # What is hidden is never 0, so where more than that is not 0, something is added.
     adds = mask.requires_grad or int(mask.count_nonzero()) > mask.numel() - shown
+    empty = ~visible.any(-1, keepdim=True) if shown < mask.numel() else None
+    minima: tuple[Rules, ...] = ()
+    if empty is not None and bool(empty.any()):
+        visible |= empty & (mask > float("-inf"))
+        if not adds:
+            minima = (Bias(torch.zeros_like(empty, dtype=mask.dtype).masked_fill_(empty, torch.finfo(mask.dtype).min)),)
     # A copy: models may go on changing their mask, and a layer's pattern is that of the mask it was called with.
-    scores = (Bias(torch.where(visible, mask, 0.0)),) if adds else ()
+    scores = (Bias(torch.where(visible, mask, 0.0)),) if adds else minima
     return Said(None if shown == mask.numel() else Dense(visible), None, scores)

@@ -16,9 +16,15 @@ from headwise.models.edit import Call, Edits, anybody_edits, editing
 from headwise.models.families import chosen_cells
 from headwise.models.library import transformers
 from headwise.models.masks import headwise_mask, read
+from headwise.models.padding import (
+    attend_real_queries,
+    mask_of_statistics,
+    runs_on_sdpa,
+    spread_evenly,
+)
 from headwise.models.projections import Kept, kept_heads
 from headwise.models.watch import anybody_watches, watching
-from headwise.ops import attend, attention
+from headwise.ops import attention
 from headwise.pattern import Pattern
 from headwise.spec import Bias, Documents, Mask, Rule, Rules, SoftCap
 from headwise.tracing import break_graph, recorded
@@ -37,6 +43,7 @@ HARMLESS = frozenset(
         "output_attentions", "output_hidden_states", "output_router_logits", "output_cross_attentions", "seq_idx",
         "num_items_in_batch", "logits_to_keep", "shift_labels", "token_type_ids", "mm_token_type_ids", "labels",
         "max_length_q", "max_length_k", "padding_mask", "implementation", "target_dtype", "synced_gpus",
+        "input_ids", "grid_thw", "max_new_tokens",
     }
 )  # fmt: skip
 
@@ -144,21 +151,27 @@ def headwise_attention(
     said = read(attention_mask, key.shape[2])
     if isinstance(scaling, Tensor):
         query, scaling = query * scaling, 1.0
-    mask = _with_choice(said.mask, module, query, indices, block_indices)
-    mask = _with_packing(mask, query, key, cu_seq_lens_q, cu_seq_lens_k)
     kept = kept_heads(module)
     cap: tuple[Rules, ...] = () if softcap is None else (SoftCap(float(softcap)),)
     bias: tuple[Rules, ...] = () if position_bias is None else (_bias(position_bias, query, key, kept),)
+    sinks = _sinks_a_head(module, s_aux if s_aux is not None else sinks)
+    mask, lowest = said.mask, said.scores
+    hides_by_a_number = bool(cap or bias) or not runs_on_sdpa(type(module))
+    # Beside a sink such a row is 0 either way, and a float mask holds the number itself.
+    if hides_by_a_number and mask is not None and sinks is None and not lowest:
+        mask, lowest = spread_evenly(mask, said.empty_rows(query, key), key.shape[2], query.dtype)
+    mask = _with_choice(mask, module, query, indices, block_indices)
+    mask = _with_packing(mask, query, key, cu_seq_lens_q, cu_seq_lens_k)
     options: dict[str, Any] = {
         "mask": mask,
-        "scores": cap + bias + said.scores,
+        "scores": cap + bias + lowest,
         "scale": None if scaling is None else float(scaling),
         "q_start": said.q_start,
         "kv_heads": None if kept is None or kept.even else kept.kv_heads,
-        "sinks": _sinks_a_head(module, s_aux if s_aux is not None else sinks),
+        "sinks": sinks,
         "dropout": float(dropout) if module.training else 0.0,
     }
-    call = Call(query, key, value, options, said.keys_from)
+    call = Call(query, key, value, options, said.keys_from, said.real_queries)
     edits, weights_wanted = editing(module), _weights_wanted(module, kwargs)
     if torch.compiler.is_compiling() and recorded() and (edits is not None or weights_wanted or watching(module)):
         raise _not_exported(module)
@@ -180,16 +193,13 @@ def _run(module: nn.Module, call: Call, edits: Edits | None, weights: bool) -> t
     if not watchers and not weights:
         out = attention(call.q, call.k, call.v, **call.options)
         return (out if edits is None else edits.after(call, out)), None
-    # Once, whoever looks: a second run would draw a second seed of dropout. The first watcher's questions ride along,
-    # the others ask the same pattern, each apart because observers of two watchers may share a name.
-    asked = watchers[0].observers() if watchers else ()
-    attended = attend(call.q, call.k, call.v, **call.options, observe=asked)
-    if edits is not None:
-        attended = replace(attended, out=edits.after(call, attended.out))
-    for n, watcher in enumerate(watchers):
-        seen = attended.seen if n == 0 else attended.pattern.ask(*watcher.observers())
-        watcher.took(module, replace(attended, seen=seen), call.options["mask"])
-    return attended.out, _probabilities(attended.pattern, call.q.dtype) if weights else None
+    # Once, whoever looks: a second run would draw a second seed of dropout.
+    ran, shown = attend_real_queries(call, [watcher.observers() for watcher in watchers])
+    out = ran.out if edits is None else edits.after(call, ran.out)
+    mask = mask_of_statistics(call)
+    for watcher, attended in zip(watchers, shown, strict=True):
+        watcher.took(module, replace(attended, out=out), mask)
+    return out, _probabilities(ran.pattern, call.q.dtype) if weights else None
 
 
 def _probabilities(pattern: Pattern, dtype: torch.dtype) -> Tensor:
