@@ -1,4 +1,4 @@
-// Numbers as a saved file holds them: raw deflate in base64.
+// Numbers as a saved file holds them: all their first bytes, then all second ones, ..., as raw deflate in base64.
 
 function bytes(base64: string): Uint8Array<ArrayBuffer> {
   const raw = atob(base64);
@@ -7,11 +7,23 @@ function bytes(base64: string): Uint8Array<ArrayBuffer> {
   return out;
 }
 
-export async function inflate(base64: string): Promise<ArrayBuffer> {
+/** Numbers of `width` bytes each. */
+export async function inflate(base64: string, width: 1 | 4): Promise<ArrayBuffer> {
   const stream = new DecompressionStream("deflate-raw");
   const writer = stream.writable.getWriter();
   // Not awaited: the writer waits for the reader, and a broken stream shows at the reader as well.
   writer.write(bytes(base64)).catch(() => {});
   writer.close().catch(() => {});
-  return new Response(stream.readable).arrayBuffer();
+  const planes = await new Response(stream.readable).arrayBuffer();
+  return width === 1 ? planes : woven(new Uint8Array(planes), width);
+}
+
+/** Puts the bytes of each number side by side. */
+function woven(planes: Uint8Array, width: number): ArrayBuffer {
+  const out = new Uint8Array(planes.length);
+  const count = planes.length / width;
+  for (let byte = 0; byte < width; byte++) {
+    for (let n = 0; n < count; n++) out[n * width + byte] = planes[byte * count + n]!;
+  }
+  return out.buffer;
 }

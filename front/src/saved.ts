@@ -88,8 +88,8 @@ export class Saved implements Transport {
       this.kept.set(key, known);
       return known;
     }
-    const { data } = this.file.answers[key] as { data: string };
-    const fresh = inflate(data).then((buffer) => {
+    const { data, type } = this.file.answers[key] as File["answers"][string];
+    const fresh = inflate(data, type === "u8" ? 1 : 4).then((buffer) => {
       this.sizes.set(key, buffer.byteLength);
       this.held += buffer.byteLength;
       this.forget();
@@ -175,7 +175,7 @@ export class Saved implements Transport {
     const known = this.tops.get(b);
     if (known) return known;
     const heads = this.file.scene.layers.reduce((n, layer) => n + layer.heads, 0);
-    const fresh = Promise.all([inflate(packed.keys), inflate(packed.p)]).then(([keys, p]) => ({
+    const fresh = Promise.all([inflate(packed.keys, 4), inflate(packed.p, 4)]).then(([keys, p]) => ({
       k: packed.k,
       first: packed.first,
       queries: Math.floor(keys.byteLength / 4 / (heads * packed.k)),

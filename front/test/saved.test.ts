@@ -8,7 +8,9 @@ import { scene } from "./page";
 async function pack(data: Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> | Uint8Array<ArrayBuffer>): Promise<string> {
   const stream = new CompressionStream("deflate-raw");
   const writer = stream.writable.getWriter();
-  void writer.write(new Uint8Array(data.buffer));
+  const [bytes, width] = [new Uint8Array(data.buffer), data.BYTES_PER_ELEMENT];
+  // All first bytes, then all second ones, as a file has them.
+  void writer.write(bytes.map((_, at) => bytes[(at % data.length) * width + Math.floor(at / data.length)]!));
   void writer.close();
   const packed = new Uint8Array(await new Response(stream.readable).arrayBuffer());
   return btoa(Array.from(packed, (byte) => String.fromCharCode(byte)).join(""));

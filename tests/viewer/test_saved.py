@@ -90,7 +90,10 @@ def page(of: Scene, **more: Any) -> Any:
 
 def unpacked(text: str, kind: str) -> Tensor:
     raw = zlib.decompress(base64.b64decode(text), -zlib.MAX_WBITS)
-    return torch.frombuffer(bytearray(raw), dtype=TYPES[kind]) if raw else torch.empty(0, dtype=TYPES[kind])
+    if not raw:
+        return torch.empty(0, dtype=TYPES[kind])
+    planes = torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(TYPES[kind].itemsize, -1)
+    return planes.T.contiguous().view(TYPES[kind]).flatten()
 
 
 def numbers(data: Any, name: str, **params: Any) -> tuple[Any, Tensor]:
@@ -185,6 +188,23 @@ def test_the_opening_head_and_the_most_telling_others_come_down_to_single_cells(
     assert data["scene"]["saved"]["heads"] == ["1.1"]
     assert "1 of 6 heads down to single cells, the others as maps" in data["scene"]["saved"]["says"]
     assert canonical("tile", shown(0, 2, z=0, r=0, c=0)) not in data["answers"]
+
+
+def test_the_two_leading_heads_of_each_kind_come_before_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the margins say: induction heads have low scores and were left out for many strong duplicate heads."""
+    scores = {
+        (0, 0): {"duplicate_token": 0.9}, (0, 1): {"duplicate_token": 0.8}, (0, 2): {"duplicate_token": 0.7},
+        (1, 0): {"induction": 0.12}, (1, 1): {"induction": 0.11}, (1, 2): {"induction": 0.01},
+        (2, 0): {"first_token": 0.9}, (2, 1): {"broad": 0.9}, (2, 2): {"first_token": 0.2},
+    }  # fmt: skip
+    scored = []
+    for place, own in scores.items():
+        zero = dict.fromkeys(own, 0.0)
+        scored.append(Head(*place, f"layers.{place[0]}.attn", "mixed", own, zero, zero, 1.0))
+    budget(monkeypatch, open=12_000, tiles=75_000)
+    held = page(scene(3, 72, heads=scored))["scene"]["saved"]["heads"]
+    assert held[:7] == ["0.0", "1.0", "2.0", "2.1", "1.1", "0.1", "2.2"]
+    assert len(held) < 9
 
 
 def test_a_head_that_does_not_fit_has_its_coarser_levels(monkeypatch: pytest.MonkeyPatch) -> None:

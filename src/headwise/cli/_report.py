@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headwise.heads import KINDS, MIXED, Head, Kind
-from headwise.viewer.scene import COLOURS, TOO_FEW
+from headwise.viewer.scene import COLOURS, TOO_FEW, leading
 
 __all__ = ["print_grid", "print_leading"]
 
@@ -105,13 +105,12 @@ def print_leading(console: Console, heads: Sequence[Head], most: int = 3) -> Non
         table.add_column(no_wrap=True)
     thin = False
     for kind in KINDS.values():
-        able = [head for head in heads if kind.name in head.scores]
-        if not able:
+        first = leading(heads, kind.name)[:most]
+        if not first:
             continue
-        able.sort(key=lambda head: -head.scores[kind.name])
-        told = [head for head in able if head.told(kind.name)]
-        thin = thin or not told
-        table.add_row(kind.title + ("" if told else " *"), *(_entry(head, kind) for head in (told or able)[:most]))
+        few = not first[0].told(kind.name)
+        thin = thin or few
+        table.add_row(kind.title + (" *" if few else ""), *(_entry(head, kind) for head in first))
     console.print(table)
     if thin:
         console.print(TOO_FEW, style="dim")

@@ -6,12 +6,13 @@ A page stays below PAGE_BYTES whatever the model and the text: what its script a
     maps          of all heads, exact means of at most MAP x MAP cells; fewer where many heads share the room, the most
                   telling ones last
     open          tiles of the opening head, from the whole down to single cells, or as far as that fits
-    tiles         likewise of the most telling others
+    tiles         likewise of others: the LEADING heads of each kind, then the most telling ones
     profiles      of the most telling heads
     top keys      of all heads, the KEYS strongest of the last queries that fit
 
 Heads that are named are held whole beyond that. Floats keep 12 bits after the first: all that is shown of a number,
-whatever its size.
+whatever its size. The first bytes of all numbers stand before all second bytes, and so on: signs and exponents are
+alike, and deflate makes little of them when they stand together.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ import torch
 from torch import Tensor
 
 from headwise.errors import SpecError, UnavailableError, sentence
+from headwise.heads import KINDS
 from headwise.observers import Map, Observer, TopKeys
 from headwise.pattern import Pattern
 from headwise.tensor_bytes import bytes_of
 from headwise.viewer.answers import Answer, Answers
-from headwise.viewer.scene import SIDE, telling
+from headwise.viewer.scene import SIDE, leading, telling
 from headwise.viewer.tiles import TILE, coarsest, condensed, joined_maps, level
 
 __all__ = ["KEYS", "MAP", "canonical", "saved_page", "script"]
 
 MAP = 64  #: cells a side of the map that every head has
 KEYS = 5  #: top keys of each query
+LEADING = 2  #: heads of each kind that are held down to single cells before any other, as far as they fit
 
 PAGE_BYTES = 4_750_000  #: of a page without named heads, unless its tokens alone take more
 _LEAST_BYTES = 1_500_000  # that are shared out even then
@@ -48,7 +51,7 @@ _PARTS = {"overview": 0.10, "maps": 0.43, "open": 0.13, "tiles": 0.09, "profiles
 _KEY_BYTES = 5.3  # of one top key: its place and its probability
 _ENTRY = 230  # of an answer beside its numbers
 _COARSER = 3  # levels by which a map may be coarser than MAP cells a side
-_SHARE = 4  # a head other than the first takes at most this part of what is left for tiles, or LITTLE
+_SHARE = 4  # a head that leads no kind, or would not fit whole, takes this part of what is left, or LITTLE, at most
 _LITTLE = 150_000
 
 
@@ -135,6 +138,7 @@ class _File:
         self.shapes = [self.scene.pattern(0, layer).shape for layer in range(len(self.scene.sites))]
         self.places = [(layer, head) for layer, shape in enumerate(self.shapes) for head in range(shape[1])]
         self.named = _checked(heads, self.places)
+        self.leading = self._leading()
         self.order = self._ordered()
         runs = [(0, None), *((run, minus) for run in range(1, len(self.scene.runs)) for minus in (None, 0))]
         self.sides = [_Side(run, minus, b) for b in range(self.scene.batch) for run, minus in runs]
@@ -153,11 +157,21 @@ class _File:
         told = {"heads": self.whole, "says": self._says(top)}
         return {"scene": {**self.described, **opened, "saved": told}, "answers": self.kept, "topKeys": {"0": top}}
 
+    def _leading(self) -> list[tuple[int, int]]:
+        """The head that is opened, then the LEADING heads of each kind.
+
+        The first heads of all kinds stand before the second ones, so that a page with room for few shows every kind.
+        """
+        opened = self.named[0] if self.named else self.scene.opening()
+        tables = [leading(self.scene.heads or (), kind)[:LEADING] for kind in KINDS]
+        led = [(table[n].layer, table[n].head) for n in range(LEADING) for table in tables if n < len(table)]
+        return list(dict.fromkeys([opened, *led]))
+
     def _ordered(self) -> list[tuple[int, int]]:
-        """The heads, the one that is opened first and the most telling ones before the others."""
-        first = self.named[0] if self.named else self.scene.opening()
+        """The heads: the leading ones, then the others, the most telling ones first."""
         factor = {(head.layer, head.head): telling(head) for head in self.scene.heads or ()}
-        return sorted(self.places, key=lambda place: (place != first, -factor.get(place, 0.0)))
+        others = [place for place in self.places if place not in self.leading]
+        return self.leading + sorted(others, key=lambda place: -factor.get(place, 0.0))
 
     def _keep(self, name: str, params: Mapping[str, Any], answer: Answer) -> int:
         """Puts an answer into the file; its size in bytes."""
@@ -267,7 +281,10 @@ class _File:
                 if place in self.named:
                     continue
                 first = side == self.sides[0] and place == self.order[0]
-                left -= self._levels(side, *place, left if first else min(left, max(left / _SHARE, _LITTLE)))
+                # One that would not fit whole leaves room for the coarser levels of others.
+                likely = 2 * _least(self.shapes[place[0]][2], self.shapes[place[0]][3], 0)
+                whole = first or (side == self.sides[0] and place in self.leading and likely <= left)
+                left -= self._levels(side, *place, left if whole else min(left, max(left / _SHARE, _LITTLE)))
                 left += self.budgets["tiles"] if first else 0
                 if profiles > 0:
                     profiles -= self._profile(side, *place)
@@ -375,12 +392,16 @@ def _refuse_nan(broken: Sequence[tuple[int, int]], count: int) -> None:
 
 
 def _packed(data: Tensor) -> str:
-    """Base64 of a tensor's bytes, little endian, deflated; floats rounded to 12 bits after the first."""
+    """Base64 of a tensor's bytes, deflated: all first bytes, all second ones, ..., little endian.
+
+    Floats are rounded to 12 bits after the first.
+    """
     if data.dtype == torch.float32:
         bits = data.contiguous().view(torch.int32)
         data = torch.where(data.isfinite(), (bits + (1 << 10)) & ~((1 << 11) - 1), bits)
+    planes = data.contiguous().reshape(-1, 1).view(torch.uint8).T
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return base64.b64encode(deflate.compress(bytes_of(data)) + deflate.flush()).decode("ascii")
+    return base64.b64encode(deflate.compress(bytes_of(planes)) + deflate.flush()).decode("ascii")
 
 
 def _cost(codes: Tensor) -> int:

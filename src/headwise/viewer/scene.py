@@ -220,6 +220,12 @@ def telling(head: Head) -> float:
     )
 
 
+def leading(heads: Sequence[Head], kind: str) -> list[Head]:
+    """The heads by their score of a kind, most first; those that enough tokens could show it, if there are any."""
+    scored = sorted((head for head in heads if kind in head.scores), key=lambda head: -head.scores[kind])
+    return [head for head in scored if head.told(kind)] or scored
+
+
 def _sites(runs: Mapping[str, Mapping[str, Pattern]]) -> tuple[str, ...]:
     """The sites of all runs, refused unless they agree."""
     if not runs or not all(runs.values()):
