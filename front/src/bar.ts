@@ -77,7 +77,7 @@ function below(view: View, margins: Margins, look: Look, says: string[], measure
 }
 
 /** Round numbers and where they stand on the bar, 0..1, the largest first. */
-function numbersOf(look: Look): { text: string; place: number }[] {
+export function numbersOf(look: Pick<Look, "scale" | "range" | "diverging">): { text: string; place: number }[] {
   const { scale, range, diverging } = look;
   const along = (value: number) => SCALES[scale](value / range);
   const up = scale === "linear" && !diverging ? equal(range) : rounds(range, diverging ? [0.5] : PLACES, along);

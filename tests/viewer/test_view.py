@@ -197,6 +197,35 @@ def test_runs_are_shown_side_by_side() -> None:
     torch.testing.assert_close(found, (two.to_dense() - one.to_dense())[0, 1])
 
 
+def test_a_list_of_patterns_is_one_run_and_a_dict_is_many() -> None:
+    """Twelve layers in a list are one model; twelve by name are twelve runs, and the view says so."""
+    layers = [dense.patterns(6, seed=n, B=1) for n in range(12)]
+    one = hw.view(layers, tokens=list("abcdef"))
+    assert [layer["label"] for layer in one.scene.describe()["layers"]] == [str(n) for n in range(12)]
+    assert all(one.scene.pattern(0, n) is layers[n] for n in range(12))
+    assert repr(one) == "View(12 layers, 36 heads, 6 tokens: 12 layers, 36 heads)"
+    assert hw.view(tuple(layers)).scene.sites == one.scene.sites
+    many = hw.view({f"run {n}": pattern for n, pattern in enumerate(layers)})
+    told = many.scene.describe()
+    assert len(told["runs"]) == 12 and len(told["layers"]) == 1
+    assert told["title"] == "run 0, run 1 and 10 more" and told["subtitle"] == "12 runs, each 3 heads, 6 tokens"
+    assert repr(many) == "View(run 0, run 1 and 10 more: 12 runs of 1 layer, 3 heads)"
+    both = hw.view({"plain": layers, "changed": layers[::-1]})
+    assert repr(both) == "View(plain and changed: 2 runs of 12 layers, 36 heads)"
+    with pytest.raises(SpecError, match="a list that holds a Trace; a list holds the layers of one run"):
+        hw.view([hw.trace(gpt2(), IDS), layers[0]])
+
+
+def test_layers_over_two_texts_have_the_tokens_of_both() -> None:
+    """The keys of a list of cross attentions had positions for names, whatever was given."""
+    for layers in (
+        [dense.patterns(2, 3, B=1), dense.patterns(2, 3, B=1, seed=1)],
+        [torch.rand(1, 2, 2, 3), torch.rand(1, 2, 2, 3)],
+    ):
+        seen = hw.view(layers, tokens=["a", "b"], key_tokens=["x", "y", "z"])
+        assert [axes(seen, n) for n in range(2)] == [(["a", "b"], ["x", "y", "z"])] * 2
+
+
 def test_a_view_writes_a_page_and_pictures(tmp_path: Path) -> None:
     seen = hw.view(dense.patterns(30, B=1, mask=hw.Causal()), title="thirty")
     assert seen.save(tmp_path / "a.html") == tmp_path / "a.html"

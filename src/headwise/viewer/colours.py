@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headwise.viewer.sheet import Colour
 
-__all__ = ["PAPERS", "SCALES", "STOPS", "ceiling", "coloured", "ink_on", "ramp", "scaled", "unscaled"]
+__all__ = ["PAPERS", "SCALES", "STOPS", "coloured", "ink_on", "ramp", "scaled"]
 
 #: The ramps by their name in the page, where the same stand. Lightness rises or falls all the way; a difference is blue
 #: and orange, its middle is the paper.
@@ -31,7 +31,6 @@ SCALES = ("linear", "sqrt", "log")
 
 _STEPS = 1024
 _DECADES = 1e4  # four decades fit into the logarithm, which passes through 0
-_ROUND = (1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0, 10.0)
 
 _TO_CONES = torch.tensor(
     [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
@@ -80,13 +79,6 @@ def scaled(share: Tensor, scale: str) -> Tensor:
     return torch.log1p(_DECADES * share) / math.log1p(_DECADES) if scale == "log" else share
 
 
-def unscaled(t: float, scale: str) -> float:
-    """The share that stands at a place on the ramp."""
-    if scale == "sqrt":
-        return t * t
-    return math.expm1(t * math.log1p(_DECADES)) / _DECADES if scale == "log" else t
-
-
 def coloured(values: Tensor, most: float, scale: str, *, dark: bool, diverging: bool) -> Tensor:
     """The colour of each value of 0 to ``most``, or of ``-most`` to ``most`` where they diverge; uint8 [..., 3]."""
     share = (values.double() / most).nan_to_num(0.0)
@@ -101,12 +93,3 @@ def ink_on(colour: Colour) -> Colour:
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in (part / 255 for part in colour)]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return (0, 0, 0) if luminance > 0.179 else (255, 255, 255)
-
-
-def ceiling(most: float) -> float:
-    """The end of the colour bar: the least round number that is not below the largest value."""
-    if not (most > 0 and math.isfinite(most)):
-        return 1.0
-    decade = 10.0 ** math.floor(math.log10(most))
-    step = next((x for x in _ROUND if x * decade >= most * (1 - 1e-6)), 10.0)  # a float32 may lie just above its name
-    return float(f"{step * decade:.3g}")

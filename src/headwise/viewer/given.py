@@ -57,7 +57,7 @@ def scene_of(
     runs = dict(what) if _named(what) else {"run": what}
     if not all(isinstance(name, str) for name in runs):
         raise SpecError(sentence("view", "a run has no name", "a dict of runs has strings for its keys"))
-    runs = {name: run if isinstance(run, (Trace, Pattern)) else given_patterns(run) for name, run in runs.items()}
+    runs = {name: run if isinstance(run, (Trace, Pattern)) else _layers(run) for name, run in runs.items()}
     if tokenizer is not None and not any(isinstance(run, Trace) for run in runs.values()):
         rule = "a tokenizer names the tokens of a trace, and reads the text of a model"
         raise SpecError(sentence("view", "tokenizer was given beside a pattern", rule, todo="Give tokens=."))
@@ -67,17 +67,34 @@ def scene_of(
         found, of_keys = _tokens_of(first, tokenizer)
         tokens, key_tokens = (found if tokens is None else tokens), (of_keys if key_tokens is None else key_tokens)
         scored = _noted(first) if scored is None else scored
+    sizes = _sizes(next(iter(patterns.values()))) if patterns else ""
+    subtitle = (f"{len(runs)} runs, each {sizes}" if len(runs) > 1 else sizes) if _named(what) else ""
     if title is None:
-        title = " and ".join(runs) if _named(what) else _sizes(next(iter(patterns.values())))
-    return Scene.of(patterns, tokens=tokens, key_tokens=key_tokens, heads=scored, title=title)
+        few = len(runs) <= _NAMED
+        names = " and ".join(runs) if few else f"{', '.join(list(runs)[:2])} and {len(runs) - 2} more"
+        title = names if _named(what) else sizes
+    return Scene.of(patterns, tokens=tokens, key_tokens=key_tokens, heads=scored, title=title, subtitle=subtitle)
 
 
+_NAMED = 3  # runs whose names make the title
 _TODO = "Leave it out, or give the model: hw.view(model, tokenizer=tokenizer, text=text)."
 
 
 def _named(what: Any) -> bool:
     """Whether this is a dict of runs; a model's output is a mapping too."""
     return isinstance(what, Mapping) and not is_output(what)
+
+
+def _layers(run: Any) -> dict[str, Pattern]:
+    """The layers of one run that are given by themselves: patterns or probabilities, one a layer."""
+    if not isinstance(run, (list, tuple)) or not any(isinstance(one, (Pattern, Trace)) for one in run):
+        return given_patterns(run)
+    odd = next((one for one in run if not isinstance(one, Pattern)), None)
+    if odd is not None:
+        rule = "a list holds the layers of one run, a pattern each"
+        todo = 'Runs are given by their names: hw.view({"plain": one, "changed": other}).'
+        raise SpecError(sentence("view", f"a {type(run).__name__} that holds a {type(odd).__name__}", rule, todo=todo))
+    return {f"layers.{n}": one for n, one in enumerate(run)}
 
 
 def _patterns(run: Trace | Pattern | dict[str, Pattern]) -> dict[str, Pattern]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
+from decimal import ROUND_HALF_UP, Decimal
 
-__all__ = ["brief", "columns", "short", "shortened", "visible"]
+__all__ = ["brief", "columns", "share", "short", "shortened", "visible"]
 
 _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\x7f": "␡", "\xa0": "⍽"}
 
@@ -55,23 +56,62 @@ def shortened(text: str, most: int) -> str:
     return kept + "…"
 
 
-def short(x: float) -> str:
-    """A number without zeros at its end: "0.4", "5e-5".
+def share(p: float) -> str:
+    """A probability: "0.123", "0.0012", "1.2e-5". Halves are rounded up, as the page rounds them.
 
     Example:
-        >>> from headwise.viewer.labels import short
-        >>> short(1.0), short(0.0625), short(-0.4), short(0.00005), short(0.0)
-        ('1', '0.0625', '-0.4', '5e-5', '0')
+        >>> from headwise.viewer.labels import share
+        >>> share(0.1234), share(0.0012), share(1.2e-5), share(0.0)
+        ('0.123', '0.0012', '1.2e-5', '0')
     """
-    if x and abs(x) < 1e-3:
-        digits, _, exponent = f"{x:.2e}".partition("e")
-        return f"{float(digits):g}e{int(exponent)}"
-    return f"{x:.3g}"
+    if p == 0:
+        return "0"
+    if abs(p) >= 0.00995:
+        return _fixed(p, 3)
+    return _fixed(p, 4) if abs(p) >= 0.000995 else _power(p, 1)
 
 
 def brief(p: float) -> str:
-    """A probability where four characters must do: "0.12", "1e-5"."""
-    if p == 0 or abs(p) >= 0.00995:
-        return f"{p:.2f}" if p else "0"
-    digits, _, exponent = f"{p:.0e}".partition("e")
-    return f"{digits}e{int(exponent)}"
+    """A probability where five characters must do: "0.12", "0.007", "1e-5"."""
+    if p == 0:
+        return "0"
+    if abs(p) >= 0.00995:
+        return _fixed(p, 2)
+    return _fixed(p, 3) if abs(p) >= 0.0009995 else _power(p, 0)
+
+
+def short(x: float) -> str:
+    """A round number without zeros at its end: "0.4", "5e-5".
+
+    Example:
+        >>> from headwise.viewer.labels import short
+        >>> short(1.0), short(0.0625), short(0.00005), short(0.0)
+        ('1', '0.0625', '5e-5', '0')
+    """
+    if x == 0:
+        return "0"
+    size = _rounded(x, 2)
+    if abs(x) < 1e-3:
+        digits = f"{float(size.scaleb(-size.adjusted())):g}"
+        return _signed(x, f"{digits}e{size.adjusted()}")
+    return _signed(x, f"{float(size):.15g}")
+
+
+def _fixed(x: float, places: int) -> str:
+    return _signed(x, f"{abs(Decimal(x)).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):f}")
+
+
+def _power(x: float, places: int) -> str:
+    size = _rounded(x, places)
+    return _signed(x, f"{size.scaleb(-size.adjusted()):.{places}f}e{size.adjusted()}")
+
+
+def _rounded(x: float, places: int) -> Decimal:
+    """The size of a number with so many digits after its first."""
+    size = abs(Decimal(x))
+    return size.quantize(Decimal(1).scaleb(size.adjusted() - places), ROUND_HALF_UP)
+
+
+def _signed(x: float, size: str) -> str:
+    """With a minus sign that is as wide as a plus."""
+    return f"−{size}" if x < 0 else size

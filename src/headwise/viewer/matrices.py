@@ -25,8 +25,8 @@ _FIELDS = {
     "cross_attentions": "decoder.layers.{}.cross_attn",
 }
 _RULE = (
-    "what is viewed is a trace, a pattern, a model of transformers, attention probabilities [B, H, T, S] (one tensor a "
-    "layer, as in output.attentions), or a dict of these by the name of their run"
+    "what is viewed is a trace, a pattern or a list of them (one a layer), a model of transformers, attention "
+    "probabilities [B, H, T, S] (one tensor a layer, as in output.attentions), or a dict of these by the names of runs"
 )
 
 

@@ -6,21 +6,22 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from headwise.errors import SpecError, sentence
-from headwise.heads import KINDS, MIXED
+from headwise.heads import KINDS, MIXED, Head
 from headwise.spec.geometry import span
 from headwise.viewer.answers import Answers
 from headwise.viewer.axes import Axis, Grid
-from headwise.viewer.colours import PAPERS, SCALES, ceiling, coloured, ink_on, ramp, rgb, unscaled
-from headwise.viewer.labels import brief, columns, short, shortened, visible
+from headwise.viewer.colour_bar import ceiling, draw_bar
+from headwise.viewer.colours import PAPERS, SCALES, coloured, ink_on, rgb
+from headwise.viewer.earned import earned
+from headwise.viewer.labels import brief, columns, shortened, visible
 from headwise.viewer.scene import Scene
 from headwise.viewer.sheet import Box, Cells, Colour, Line, Sheet, Text
 from headwise.viewer.shown import Shown
 
-__all__ = ["LARGEST", "NUMBERED", "Picture", "pictured"]
+__all__ = ["LARGEST", "NUMBERED", "Picture", "check_shown", "named_scale", "part_of", "pictured"]
 
 LARGEST = 512  #: cells a side; above it they are pooled by 2 x 2, 4 x 4, ...
 NUMBERED = 64  #: up to so many single cells a side, each is drawn with its number
@@ -119,9 +120,9 @@ def pictured(
         (torch.Size([300, 300]), 1)
     """
     scene = answers.scene
-    _check(scene, shown)
+    check_shown(scene, shown)
     _, _, T, S = scene.pattern(0, shown.layer).shape
-    rows, cols = _part("rows", rows, T), _part("cols", cols, S)
+    rows, cols = part_of("rows", rows, T), part_of("cols", cols, S)
     z = max(0, (max(span(rows), span(cols)) - 1) // LARGEST).bit_length()
     return Picture(
         cells=answers.part(shown, rows, cols, z),
@@ -138,7 +139,7 @@ def pictured(
     )
 
 
-def _check(scene: Scene, shown: Shown) -> None:
+def check_shown(scene: Scene, shown: Shown) -> None:
     """Refuses what the scene does not have."""
     runs = [shown.run] if shown.minus is None else [shown.run, shown.minus]
     _below("layer", shown.layer, len(scene.sites))
@@ -157,7 +158,7 @@ def _below(name: str, value: Any, most: int, where: str = "") -> None:
         )
 
 
-def _part(name: str, part: Any, length: int) -> slice:
+def part_of(name: str, part: Any, length: int) -> slice:
     """A slice with both ends, of at least one position."""
     if part is None:
         part = slice(0, length)
@@ -173,11 +174,15 @@ def _part(name: str, part: Any, length: int) -> slice:
 
 def _title(scene: Scene, shown: Shown) -> str:
     title = f"Layer {scene.describe_layer(shown.layer)['label']}, head {shown.head}"
-    found = next((head for head in scene.heads or () if (head.layer, head.head) == (shown.layer, shown.head)), None)
+    found = _scored(scene, shown)
     kind = f": {KINDS.get(found.kind, MIXED).title.lower()}" if found else ""
     names = list(scene.runs)
     of = f" in {names[shown.run]!r}" if len(names) > 1 else ""
     return title + kind + of + (f" minus {names[shown.minus]!r}" if shown.minus is not None else "")
+
+
+def _scored(scene: Scene, shown: Shown) -> Head | None:
+    return next((head for head in scene.heads or () if (head.layer, head.head) == (shown.layer, shown.head)), None)
 
 
 def _notes(scene: Scene, shown: Shown, rows: slice, cols: slice, z: int, scale: str) -> tuple[str, ...]:
@@ -190,7 +195,6 @@ def _notes(scene: Scene, shown: Shown, rows: slice, cols: slice, z: int, scale: 
         cell = f"Each cell: the difference of the largest of {f} x {f} probabilities"
     cell += ", each row divided by its largest" if shown.norm else ""
     hidden = f", key {scene.sink(shown.layer, shown.b)} hidden" if shown.hide else ""
-    named = {"sqrt": "square-root", "log": "logarithmic"}.get(scale, scale)
     _, _, T, S = scene.pattern(0, shown.layer).shape
     part = ""
     if (span(rows), span(cols)) != (T, S):
@@ -198,8 +202,15 @@ def _notes(scene: Scene, shown: Shown, rows: slice, cols: slice, z: int, scale: 
             f"Queries {rows.start:,} to {rows.stop - 1:,} of {T:,}, keys {cols.start:,} to {cols.stop - 1:,} of {S:,}. "
         )
     row = f"Row {shown.b} of the batch. " if scene.batch > 1 else ""
-    lines = [scene.title, f"{row}{part}{cell}{hidden}; {named} colours."]
+    head = _scored(scene, shown)
+    kind = f"{KINDS.get(head.kind, MIXED).title.capitalize()}: {earned(head)}." if head else ""
+    lines = [scene.title, kind, f"{row}{part}{cell}{hidden}; {named_scale(scale)} colours."]
     return tuple(line for line in lines if line)
+
+
+def named_scale(scale: str) -> str:
+    """What a sentence calls a scale of colours."""
+    return {"sqrt": "square-root", "log": "logarithmic"}.get(scale, scale)
 
 
 @dataclass(frozen=True)
@@ -332,16 +343,8 @@ class _Drawing:
         sheet.marks.append(Text(_EDGE, top, "query ↓", self.soft, _SMALL))
 
     def _bar(self, sheet: Sheet) -> None:
-        """The colour bar, its numbers at quarters of its height."""
-        picture, x, y = self.picture, self.x + self.across.length + 20, self.y
-        height = min(_BAR, max(self.down.length, 120))
-        colours = ramp(picture.dark, picture.diverging)[torch.arange(1023, -1, -8)]
-        sheet.marks.append(Cells(x, y, 12, height, colours[:, None]))
-        for step in range(5):
-            t = step / 4
-            value = unscaled(t, picture.scale) * self.most
-            if picture.diverging:
-                value = math.copysign(unscaled(abs(2 * t - 1), picture.scale), 2 * t - 1) * self.most
-            at = y + height * (1 - t)
-            sheet.marks.append(Line(x + 12, at, x + 16, at, self.line))
-            sheet.marks.append(Text(x + 20, at, short(value), self.ink, _SMALL))
+        picture, x = self.picture, self.x + self.across.length + 20
+        draw_bar(
+            sheet, x, self.y, min(_BAR, max(self.down.length, 120)), self.most, picture.scale, dark=picture.dark,
+            diverging=picture.diverging, ink=self.ink, line=self.line,
+        )  # fmt: skip

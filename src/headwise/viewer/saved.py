@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -73,13 +73,13 @@ class _Side(NamedTuple):
         return {"run": self.run, **taken, "b": self.b}
 
 
-def saved_page(answers: Answers, *, heads: Sequence[tuple[int, int]] | None = None) -> str:
+def saved_page(answers: Answers, *, heads: Literal["all"] | Sequence[tuple[int, int]] | None = None) -> str:
     """Writes the page.
 
     Args:
         answers: of the scene.
-        heads: (layer, head) pairs that are held whole, down to single cells, whatever that takes; the page opens with
-            the first. None = the opening head and the most telling others, as far as the budgets go.
+        heads: "all" or (layer, head) pairs that are held whole, down to single cells, whatever that takes; the page
+            opens with the first. None = the opening head and the most telling others, as far as the budgets go.
 
     Returns:
         HTML that loads nothing from anywhere.
@@ -131,13 +131,13 @@ def canonical(name: str, params: Mapping[str, Any]) -> str:
 class _File:
     """What a page holds, filled part by part."""
 
-    def __init__(self, answers: Answers, heads: Sequence[tuple[int, int]] | None, taken: int) -> None:
+    def __init__(self, answers: Answers, heads: Literal["all"] | Sequence[tuple[int, int]] | None, taken: int) -> None:
         self.scene, self.answers = answers.scene, answers
         self.described = dict(answers.answer("scene", {}).meta)
         self.budgets = budgets(taken + len(_json(self.described)))
         self.shapes = [self.scene.pattern(0, layer).shape for layer in range(len(self.scene.sites))]
         self.places = [(layer, head) for layer, shape in enumerate(self.shapes) for head in range(shape[1])]
-        self.named = _checked(heads, self.places)
+        self.named = self.scene.named(heads)
         self.leading = self._leading()
         self.order = self._ordered()
         runs = [(0, None), *((run, minus) for run in range(1, len(self.scene.runs)) for minus in (None, 0))]
@@ -361,20 +361,6 @@ def _rows(found: Tensor, first: int, count: int, blank: float) -> Tensor:
     part = found[:, first : first + count]
     missing = count - part.shape[1]
     return torch.cat([part, part.new_full((part.shape[0], missing, part.shape[2]), blank)], 1) if missing else part
-
-
-def _checked(heads: Sequence[tuple[int, int]] | None, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The named heads, each once."""
-    if heads is not None and (isinstance(heads, str) or not isinstance(heads, Sequence)):
-        rule = "it is a list of (layer, head) pairs"
-        raise SpecError(sentence("view", f"heads is a {type(heads).__name__}", rule))
-    found = [] if heads is None else list(heads)
-    for place in found:
-        pair = isinstance(place, (tuple, list)) and all(type(n) is int for n in place)
-        if not pair or tuple(place) not in places:
-            rule = f"heads are (layer, head) pairs, up to {places[-1]}"
-            raise SpecError(sentence("view", f"there is no head {place!r}", rule))
-    return list(dict.fromkeys((layer, head) for layer, head in found))
 
 
 def _refuse_nan(broken: Sequence[tuple[int, int]], count: int) -> None:

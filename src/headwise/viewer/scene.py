@@ -15,6 +15,7 @@ from headwise.heads.reading import crosses, numbered, stack_of
 from headwise.heads.scores import FEWEST
 from headwise.pattern import Pattern
 from headwise.viewer.axes import Axis, Grid, Tokens
+from headwise.viewer.earned import least_of
 from headwise.viewer.edges import Edges, described, edges
 
 __all__ = ["COLOURS", "SIDE", "TOO_FEW", "Scene"]
@@ -125,6 +126,28 @@ class Scene:
             return len(self.sites) // 2, 0
         best = max(self.heads, key=telling)
         return best.layer, best.head
+
+    def named(self, heads: Any) -> list[tuple[int, int]]:
+        """The heads that a file is asked to hold, "all" or (layer, head) pairs, each once; none for None.
+
+        Raises:
+            SpecError: a head that does not exist, or no such pairs.
+        """
+        patterns = next(iter(self.runs.values())).values()
+        places = [(layer, head) for layer, pattern in enumerate(patterns) for head in range(pattern.shape[1])]
+        if heads is None:
+            return []
+        if isinstance(heads, str) and heads == "all":
+            return places
+        if isinstance(heads, str) or not isinstance(heads, Sequence):
+            what = f"heads is {heads!r}" if isinstance(heads, str) else f"heads is a {type(heads).__name__}"
+            raise SpecError(sentence("view", what, 'it is "all" or a list of (layer, head) pairs'))
+        for place in heads:
+            pair = isinstance(place, (tuple, list)) and all(type(n) is int for n in place)
+            if not pair or tuple(place) not in places:
+                rule = f"heads are (layer, head) pairs, up to {places[-1]}"
+                raise SpecError(sentence("view", f"there is no head {place!r}", rule))
+        return list(dict.fromkeys((layer, head) for layer, head in heads))
 
     def describe(self) -> dict[str, Any]:
         """The scene as the page reads it, without its numbers."""
@@ -279,6 +302,8 @@ class _Placed:
         self.patterns, self.tokens, self.keys = patterns, tokens, keys
         self.axes: list[Axis] = []
         self._numbers: dict[Any, int] = {}
+        # Where no site says so by its name, whoever gives tokens of the keys says that all of them have two texts.
+        self._crossing = any(crosses(site) for site in patterns)
         self._encoders = {stack_of(site) for site in patterns if "encoder" in site.split(".") and not crosses(site)}
 
     def sides(self) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
@@ -287,7 +312,7 @@ class _Placed:
         for site, pattern in self.patterns.items():
             B, _, T, S = pattern.shape
             source = self.keys is not None and stack_of(site) in self._encoders
-            two = crosses(site) or (self.keys is not None and not source and len(self.patterns) == 1)
+            two = crosses(site) or (self.keys is not None and not self._encoders and not self._crossing)
             along_rows = self.keys if source else self.tokens
             along_cols = self.keys if source or two else self.tokens
             rows.append(tuple(self._number(site, "queries", along_rows, b, T) for b in range(B)))
@@ -328,7 +353,7 @@ def _scored(heads: Sequence[Head], patterns: Mapping[str, Pattern], sites: Seque
 
 
 def _kind(kind: Kind) -> dict[str, Any]:
-    return {**kind._asdict(), "colour": COLOURS.get(kind.name)}
+    return {**kind._asdict(), "colour": COLOURS.get(kind.name), "least": least_of(kind.name)}
 
 
 def _head(head: Head) -> dict[str, Any]:

@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import Self
 
 from headwise.errors import HeadwiseError, SpecError, UnavailableError, sentence
 from headwise.heads import Head, Reading
 from headwise.placing import replacing
+from headwise.viewer.all_heads import all_heads
 from headwise.viewer.answers import Answers
 from headwise.viewer.given import scene_of
 from headwise.viewer.picture import pictured
@@ -24,6 +25,7 @@ from headwise.viewer.widget import widget_class
 
 if TYPE_CHECKING:
     from headwise.viewer.server import Server
+    from headwise.viewer.sheet import Sheet
 
 __all__ = ["View", "view"]
 
@@ -44,9 +46,10 @@ def view(
     Patterns are not computed before somebody looks, and never stored: a view takes the memory of the trace, O(T).
 
     Args:
-        what: a trace (``hw.trace``), a pattern, a model of transformers; attention probabilities that were computed
-            elsewhere, [B, H, T, S], one tensor a layer, or a model's output that holds them; or a dict of these but
-            models by the name of their run, whose differences can then be looked at.
+        what: a trace (``hw.trace``), a pattern, a list of patterns, which are the layers of one run; a model of
+            transformers; attention probabilities that were computed elsewhere, [B, H, T, S], one tensor a layer, or a
+            model's output that holds them; or a dict of these but models by the name of their run, whose differences
+            can then be looked at. A view of two runs opens on the second minus the first.
         tokens: of the queries: one string a token, one such list for each row of the batch, or ``Tokens`` or ``Grid``
             of ``headwise.viewer``. None = those of the trace, as far as they are known; positions otherwise.
         key_tokens: of the keys of cross attention, and of the encoder; likewise.
@@ -192,17 +195,19 @@ class View:
         run: int | str = 0,
         minus: int | str | None = None,
         dark: bool = False,
-        heads: Sequence[tuple[int, int]] | None = None,
+        heads: Literal["all"] | Sequence[tuple[int, int]] | None = None,
     ) -> Path:
-        """Writes a page that opens offline (.html), or a picture of one head (.svg, .png).
+        """Writes a page that opens offline (.html), or a picture (.svg, .png) of one head or of all on one sheet.
 
         A page of any model and text stays below about 5 MB unless ``heads`` asks for more: small maps and top keys of
-        every head, and the most telling ones down to single cells. A picture shows at most 512 x 512 cells, each the
-        mean or the maximum of a square of probabilities, and up to 64 x 64 single ones with their numbers.
+        every head, and the most telling ones down to single cells. A picture of one head shows at most 512 x 512 cells,
+        each the mean or the maximum of a square of probabilities, and up to 64 x 64 single ones with their numbers. A
+        sheet shows a small map of each head, layers down and heads across, in the colours of one scale; the letter of
+        what a head does where it was scored.
 
         Args:
             path: what its ending says.
-            head: (layer, head) of a picture; None = the one that a page opens with.
+            head: (layer, head), the one that a picture shows; None = the one that a page opens with.
             b: row of the batch, of a picture.
             rows: slice of queries, of a picture; None = all.
             cols: slice of keys, likewise.
@@ -213,13 +218,15 @@ class View:
             run: which run a picture is of, by number or name.
             minus: the run whose probabilities are taken away.
             dark: a picture light on dark.
-            heads: (layer, head) pairs that a page holds whole, down to single cells, whatever that takes.
+            heads: "all" or (layer, head) pairs: the heads of a sheet, where the file is a picture; those that a page
+                holds whole, down to single cells, whatever that takes.
 
         Returns:
             The path.
 
         Raises:
-            SpecError: another ending, a place that cannot be written (said before any work is done), no such head.
+            SpecError: another ending, a place that cannot be written (said before any work is done), no such head,
+                both head and heads, or something of a picture for a page.
             UnavailableError: a PNG without Pillow.
 
         Example:
@@ -229,16 +236,25 @@ class View:
             >>> page = seen.save(pathlib.Path(tempfile.mkdtemp()) / "heads.html")
             >>> page.stat().st_size < 5e6
             True
+            >>> seen.save(page.with_name("heads.png"), heads="all").name  # every head, on one sheet
+            'heads.png'
             >>> seen.save("heads.pdf")
             Traceback (most recent call last):
             headwise.errors.SpecError: view: heads.pdf ends in '.pdf'; a view is saved as .html, .svg or .png.
         """
+        named = self.scene.named(heads)
+        if heads is not None and not named:
+            todo = 'Name some, or heads="all", or leave it out.'
+            raise SpecError(sentence("view", "heads is empty", "they are those that a file holds", todo=todo))
 
-        def picture() -> Any:
+        def picture() -> Sheet:
             layer, at = self.scene.opening() if head is None else _pair(head)
             taken = None if minus is None else self._run(minus)
             shown = Shown(layer, at, b, self._run(run), taken, pool, bool(hide), bool(norm))
-            return pictured(self.answers, shown, rows=rows, cols=cols, scale=scale, dark=dark).sheet()
+            if heads is None:
+                return pictured(self.answers, shown, rows=rows, cols=cols, scale=scale, dark=dark).sheet()
+            some = None if heads == "all" else named
+            return all_heads(self.answers, shown, heads=some, rows=rows, cols=cols, scale=scale, dark=dark)
 
         writers: dict[str, Callable[[], bytes]] = {
             ".html": lambda: saved_page(self.answers, heads=heads).encode("utf-8"),
@@ -258,10 +274,12 @@ class View:
             "scale": scale != "sqrt", "pool": pool != "mean", "hide": bool(hide), "norm": bool(norm), "run": run != 0,
             "minus": minus is not None, "dark": bool(dark),
         }  # fmt: skip
-        for name, given in of_picture.items() if page else {"heads": heads is not None}.items():
-            if given:
-                rule = f"{name} says what a {'picture' if page else 'page'} holds"
-                raise SpecError(sentence("view", f"{name} was given for {place}", rule, todo="Leave it out."))
+        for name in (name for name, given in of_picture.items() if page and given):
+            rule = f"{name} says what a picture shows"
+            raise SpecError(sentence("view", f"{name} was given for {place}", rule, todo="Leave it out."))
+        if head is not None and heads is not None:
+            rule = "head is the one that a picture shows, heads are those of a sheet of several"
+            raise SpecError(sentence("view", "head and heads were both given", rule, todo="Leave one out."))
         with replacing(place, "view") as file:
             file.write(writers[place.suffix.lower()]())
         return place
@@ -296,7 +314,8 @@ class View:
         patterns = next(iter(self.scene.runs.values())).values()
         heads = sum(pattern.shape[1] for pattern in patterns)
         layers = f"{len(patterns)} layer{'' if len(patterns) == 1 else 's'}"
-        told = f"{self.scene.title}: {layers}, {heads} head{'' if heads == 1 else 's'}"
+        runs = f"{len(self.scene.runs)} runs of " if len(self.scene.runs) > 1 else ""
+        told = f"{self.scene.title}: {runs}{layers}, {heads} head{'' if heads == 1 else 's'}"
         address = self._address()
         return f"View({told}{f', {address}' if address else ''})"
 
