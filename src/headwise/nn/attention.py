@@ -194,8 +194,9 @@ class MultiHeadAttention(nn.Module):
             mask: what this call hides beside the module's own mask, such as ``Padding``; over all keys, those held in
                 the cache included.
             cache: a `KVCache` or another of headwise.nn's. In self attention the keys of x are appended to it and x
-                stands behind what it held; in cross attention a `KVCache` is filled by the first call and read by the
-                next ones with the same context. It changes only if the call succeeds.
+                stands behind what it held, under a mask that lets a text be cut there; in cross attention a `KVCache`
+                is filled by the first call and read by the next ones with the same context. It changes only if the
+                call succeeds.
             positions: for the rotary embedding, of the tokens of x: [T], [B,T], with several axes [A,B,T]; None = one
                 after the other, behind those in the cache.
 
@@ -271,9 +272,11 @@ class MultiHeadAttention(nn.Module):
         self._check(x, context, mask, cache, positions)
         own = cache if context is None else None  # of self attention
         at: int | Tensor = (0 if own is None else own.length) if positions is None else positions
-        shown, scores = both(self.mask(), mask), self.scores()
-        if own is not None:
-            shown, scores = through(_WHO, self, own, shown, scores, x.shape[1])
+        shown, scores = self.mask(), self.scores()
+        if own is None:
+            shown = both(shown, mask)
+        else:
+            shown, scores = through(_WHO, self, own, shown, mask, scores, x)
         operands = {
             "q": self._heads_of(x, "q", self.heads, at),
             "mask": shown,

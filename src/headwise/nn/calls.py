@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.nn.cache import Cache
-from headwise.spec import Alibi, And, Causal, Chunks, Documents, Mask, Or, Padding, Rules, Strided, Window
+from headwise.nn.cuts import check_cut
+from headwise.spec import Alibi, Causal, Mask, Rules
 
-__all__ = ["both", "bypassable", "check_cache", "check_input", "output_is_ours", "reset", "sees_ahead", "through"]
+__all__ = ["both", "bypassable", "check_cache", "check_input", "output_is_ours", "reset", "through"]
 
 
 def check_input(who: str, name: str, x: Any, letters: str, width: int, linear: nn.Module) -> None:
@@ -73,43 +74,29 @@ def check_cache(who: str, cache: Any) -> None:
         raise SpecError(sentence(who, f"cache is a {type(cache).__name__}", rule, todo="One a layer."))
 
 
-def sees_ahead(mask: Mask | None) -> bool:
-    """Whether a mask is one of those that show a query keys behind its own; of a mask written by hand nobody knows."""
-    if isinstance(mask, And):
-        return all(sees_ahead(part) for part in mask.masks)
-    if isinstance(mask, Or):
-        return any(sees_ahead(part) for part in mask.masks)
-    if isinstance(mask, Window):
-        return mask.after != 0
-    return mask is None or isinstance(mask, (Padding, Documents, Chunks, Strided))
-
-
 def through(
-    who: str, layer: nn.Module, cache: Cache, mask: Mask | None, scores: tuple[Rules, ...], new: int
+    who: str, layer: Any, cache: Cache, own: Mask | None, given: Mask | None, scores: tuple[Rules, ...], x: Tensor
 ) -> tuple[Mask | None, tuple[Rules, ...]]:
     """Mask and score rules of a call of self attention, said over the keys that its cache will give.
 
     Args:
         who: the layer, for errors.
-        layer: whose keys the cache holds from now on.
+        layer: whose keys the cache holds from now on, of as many ``heads``.
         cache: what it will append to.
-        mask: what the call hides.
-        scores: its rules.
-        new: T, how many tokens come.
+        own: the layer's mask.
+        given: what the call hides beside it.
+        scores: the layer's rules.
+        x: the tokens that come, [B,T,M].
 
     Raises:
         SpecError: if they would mean other cells there, or the cache holds the keys of another layer.
     """
     cache.serve(layer)
+    mask, new = both(own, given), x.shape[1]
     if mask is not None and any(isinstance(part, Causal) and part.align == "start" for part in mask.parts()):
         rule = "it puts the first query of every call at position 0, but cached queries stand behind the keys held"
         raise SpecError(sentence(who, 'Causal(align="start") with a cache', rule, todo="Use Causal()."))
-    if cache.length and new > 1 and sees_ahead(mask):
-        what = (
-            f"{new} tokens come in one call behind {cache.length} in the cache, and the mask shows a query later keys"
-        )
-        rule = "the queries before could not see these, so the numbers would depend on how the text is cut"
-        raise SpecError(sentence(who, what, rule, todo="Add headwise.Causal() to the mask, or feed the text at once."))
+    check_cut(who, layer, own, mask, scores, cache.length, x)
     keys_at = cache.key_positions(new)
     if keys_at is not None:  # distances are those of the text, not those between the keys that are left
         at = torch.arange(cache.length, cache.length + new, device=keys_at.device)

@@ -214,10 +214,12 @@ class DifferentialAttention(nn.Module):
     ) -> Iterator[tuple[Tensor, Tensor | Stored, Tensor | Stored, dict[str, Any]]]:
         """Queries [B,H,T,2D], keys and values [B,Hk,S,2D], and the options of the calls."""
         check_input(_WHO, "x", x, "B T M", self.d_model, self.q_proj)
-        shown = both(self.mask(), mask_of(_WHO, mask))
+        shown, mask = self.mask(), mask_of(_WHO, mask)
         check_cache(_WHO, cache)
-        if cache is not None:
-            shown, _ = through(_WHO, self, cache, shown, (), x.shape[1])
+        if cache is None:
+            shown = both(shown, mask)
+        else:
+            shown, _ = through(_WHO, self, cache, shown, mask, (), x)
         at: int | Tensor = (0 if cache is None else cache.length) if positions is None else positions
         q, k = (self._turned(proj, x, at) for proj in (self.q_proj, self.k_proj))
         v = self.v_proj(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)

@@ -235,10 +235,12 @@ class LatentAttention(nn.Module):
     ) -> Iterator[tuple[dict[str, Any], bool]]:
         """The arguments of `headwise.attention`, and whether they are the absorbed form's."""
         check_input(_WHO, "x", x, "B T M", self.d_model, self.kv_a_proj_with_mqa)
-        shown = both(self.mask(), mask_of(_WHO, mask))
+        shown, mask = self.mask(), mask_of(_WHO, mask)
         check_cache(_WHO, cache)
-        if cache is not None:
-            shown, _ = through(_WHO, self, cache, shown, (), x.shape[1])
+        if cache is None:
+            shown = both(shown, mask)
+        else:
+            shown, _ = through(_WHO, self, cache, shown, mask, (), x)
         at: int | Tensor = (0 if cache is None else cache.length) if positions is None else positions
         q = self._queries(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         plain, turned = q.split((self.nope_dim, self.rope_dim), dim=-1)

@@ -46,6 +46,7 @@ class Alibi(Rules):
     slopes: Tensor
     positions: Tensor | None = None
     key_positions: Tensor | None = None
+    by_position = True
 
     @staticmethod
     def slopes_of(heads: int) -> Tensor:
@@ -184,6 +185,7 @@ class RelativeBias(TableRule):
 
     table: Tensor
     zero: int
+    by_position = True
 
     @staticmethod
     def t5(weights: Tensor, bidirectional: bool, max_distance: int = 128) -> T5Bias:
@@ -264,6 +266,7 @@ class T5Bias(Compact):
     weights: Tensor
     bidirectional: bool
     max_distance: int
+    by_position = True
 
     def __post_init__(self) -> None:
         who, weights = "RelativeBias.t5", self.weights

@@ -36,6 +36,8 @@ class Mask:
 
     per_head = False  # True where heads may differ, so that a chunk of few heads skips more
     per_batch = False  # the same for batch rows
+    by_position = False  # True where a query's row follows from its position, wherever in a text the call begins
+    never_ahead = False  # True where no query sees a key after its own position, whatever the sizes
 
     def keep(self, cells: Cells) -> Tensor:
         """The definition: bool, broadcastable to the cells' shape."""
@@ -123,6 +125,13 @@ class Mask:
         self.check(geometry)
         print(picture_of(self, geometry, batch, head, height, width))  # noqa: T201  (what it is for)
 
+    def of_text(self) -> Mask:
+        """The mask of a call whose queries are the tokens of all keys.
+
+        What a tensor says of this call's queries alone is taken from one of the keys, or left out.
+        """
+        return self
+
     def parts(self) -> tuple[Mask, ...]:
         """The single masks that this one combines; a single mask is its own only part."""
         return (self,)
@@ -196,6 +205,10 @@ class _Combined(Mask):
     def per_batch(self) -> bool:  # type: ignore[override]
         return any(mask.per_batch for mask in self.masks)
 
+    @property
+    def by_position(self) -> bool:  # type: ignore[override]
+        return all(mask.by_position for mask in self.masks)
+
     def check(self, geometry: Geometry) -> None:
         for mask in self.masks:
             mask.check(geometry)
@@ -226,6 +239,10 @@ class And(_Combined):
         True
     """
 
+    @property
+    def never_ahead(self) -> bool:  # type: ignore[override]
+        return any(mask.never_ahead for mask in self.masks)
+
     def keep(self, cells: Cells) -> Tensor:
         kept = self.masks[0].keep(cells)
         for mask in self.masks[1:]:
@@ -247,6 +264,10 @@ class Or(_Combined):
         >>> hw.Causal() | hw.Prefix(4)  # a prefix LM
         Causal(align='end') | Prefix(lengths=4)
     """
+
+    @property
+    def never_ahead(self) -> bool:  # type: ignore[override]
+        return all(mask.never_ahead for mask in self.masks)
 
     def keep(self, cells: Cells) -> Tensor:
         kept = self.masks[0].keep(cells)

@@ -43,6 +43,14 @@ class Causal(Mask):
                 sentence("Causal", f"align is {self.align!r}", 'align is "end" (last with last) or "start" (top-left)')
             )
 
+    @property
+    def by_position(self) -> bool:  # type: ignore[override]
+        return self.align == "end"
+
+    @property
+    def never_ahead(self) -> bool:  # type: ignore[override]
+        return self.align == "end"
+
     def _positions(self, geometry: Geometry, batch: slice, rows: slice) -> Tensor:
         if self.align == "start":
             return torch.arange(rows.start, rows.stop, device=geometry.device)[None]
@@ -77,6 +85,11 @@ class Window(Mask):
 
     before: int | None = None
     after: int | None = None
+    by_position = True
+
+    @property
+    def never_ahead(self) -> bool:  # type: ignore[override]
+        return self.after == 0
 
     def __post_init__(self) -> None:
         for name in ("before", "after"):
@@ -119,6 +132,7 @@ class Prefix(Mask):
     """
 
     lengths: int | Tensor
+    by_position = True
 
     def __post_init__(self) -> None:
         int_vector("Prefix", "lengths", self.lengths, None)
@@ -163,6 +177,7 @@ class Chunks(Mask):
 
     size: int
     start: int | Tensor = 0
+    by_position = True
 
     def __post_init__(self) -> None:
         whole_number("Chunks", "size", self.size, 1, rule="a chunk holds at least 1 token")

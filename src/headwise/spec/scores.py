@@ -27,6 +27,8 @@ class Rules:
         True
     """
 
+    by_position = False  # True where what it does to a query's scores follows from its position, or from neither
+
     def apply(self, score: Tensor, cells: Cells) -> Tensor:
         """The definition: scores [b, h, n, m] -> scores."""
         raise NotImplementedError
@@ -133,6 +135,7 @@ class SoftCap(Rules):
     """
 
     cap: float
+    by_position = True
 
     def __post_init__(self) -> None:
         if isinstance(self.cap, bool) or not isinstance(self.cap, (int, float)) or not 0 < self.cap <= 1e30:

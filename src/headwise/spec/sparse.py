@@ -41,6 +41,7 @@ class Global(Mask):
     """
 
     tokens: int | Tensor
+    by_position = True
 
     def __post_init__(self) -> None:
         marks = self._marks()
@@ -143,6 +144,7 @@ class Strided(Mask):
     """
 
     step: int
+    by_position = True
 
     def __post_init__(self) -> None:
         rule = f"it counts keys from one that is visible to the next, 1 to {FAR}"
@@ -182,6 +184,7 @@ class Tree(Mask):
     """
 
     parents: Tensor
+    never_ahead = True
 
     def __init__(self, parents: Tensor | Sequence[int]) -> None:
         parents = ints_of("Tree", "parents", parents)

@@ -39,6 +39,10 @@ class Padding(Mask):
     queries: Tensor | None = None
 
     per_batch = True
+    by_position = True
+
+    def of_text(self) -> Padding:
+        return self if self.queries is None else Padding(self.keep_or_lengths)
 
     def __post_init__(self) -> None:
         value = self.keep_or_lengths
@@ -113,6 +117,10 @@ class Documents(Mask):
 
     ids: Tensor
     key_ids: Tensor | None = None
+    by_position = True
+
+    def of_text(self) -> Documents:
+        return self if self.key_ids is None else Documents(self.key_ids)
 
     @classmethod
     def from_offsets(cls, offsets: Tensor, key_offsets: Tensor | None = None) -> Documents:

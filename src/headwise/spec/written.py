@@ -66,6 +66,10 @@ class Blocks(Mask):
     def per_batch(self) -> bool:  # type: ignore[override]
         return self._full().shape[0] > 1
 
+    @property
+    def by_position(self) -> bool:  # type: ignore[override]
+        return self.align == "end"
+
     def sizes(self) -> dict[str, int]:
         b, h, nq, nk = self._full().shape
         told = {"T": nq * self.size, "S": nk * self.size}
