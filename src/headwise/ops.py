@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Never
 
 from headwise.answering import answer
 from headwise.backends import Backend, Blocked, Reference, Result, all_reasons, choose, quick, running, stored
 from headwise.backends.tiling import tiles_counted
 from headwise.border import obstacle, traced
+from headwise.elsewhere import not_taken, without_others
 from headwise.errors import UnsupportedError, sentence
 from headwise.gradients import computed, detached
 from headwise.pattern import Pattern
@@ -26,6 +28,8 @@ from headwise.tracing import break_graph, followed, uncompiled
 __all__ = ["Attended", "Explanation", "attend", "attention", "explain"]
 
 BackendLike = str | Backend | None
+
+_BY_NAME = "Write mask=headwise.Causal() or another mask, scores=(...), and every other option by its name."
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +82,12 @@ class Explanation:
         return "\n".join(lines + list(self.notes))
 
 
+@without_others
 def attention(
     q: Tensor,
     k: Tensor | Stored,
     v: Tensor | Stored,
-    *,
+    *others: Never,
     mask: Mask | None = None,
     scores: Sequence[Rules] = (),
     scale: float | None = None,
@@ -92,6 +97,7 @@ def attention(
     dropout: float = 0.0,
     gate: Tensor | None = None,
     backend: BackendLike = None,
+    **names: Never,
 ) -> Tensor:
     """Multi-head attention: ``out = gate * softmax(rules(scale * q k^T) + mask) v``, head by head.
 
@@ -110,6 +116,7 @@ def attention(
         gate: float [H], [B, H] or [B, H, T], scales a head's output; 0 gives exactly 0.
         backend: "native", "sdpa", "blocked", "reference" or a backend object; None = the first of these that does not
                 refuse.
+        others, names: nothing; who writes what torch calls otherwise is told what to write here.
 
     Returns:
         [B, H, T, E] in the operands' dtype. A query that may attend to nothing gives 0, with gradient 0.
@@ -127,6 +134,8 @@ def attention(
         >>> hw.attention(q, k, v, mask=hw.Causal()).shape
         torch.Size([2, 8, 5, 16])
     """
+    if others or names:
+        raise not_taken("attention", attention, others, names, _BY_NAME)
     if not torch.compiler.is_compiling():
         out = _quick(q, k, v, mask, scores, scale, q_start, kv_heads, sinks, dropout, gate, backend)
         if out is not None:
@@ -144,11 +153,12 @@ def attention(
 
 # A Pattern is a lazy object of Python and an observer any object whose methods see tiles: no graph holds them.
 @uncompiled("attend: a pattern and the answers of observers are no tensors, which torch.compile cannot put in a graph")
+@without_others
 def attend(
     q: Tensor,
     k: Tensor | Stored,
     v: Tensor | Stored,
-    *,
+    *others: Never,
     mask: Mask | None = None,
     scores: Sequence[Rules] = (),
     scale: float | None = None,
@@ -159,6 +169,7 @@ def attend(
     gate: Tensor | None = None,
     backend: BackendLike = None,
     observe: Sequence[Any] = (),
+    **names: Never,
 ) -> Attended:
     """Attention, and whatever is asked of its pattern, which is never stored.
 
@@ -182,6 +193,8 @@ def attend(
         >>> got.pattern[0, 0, 2, :]
         tensor([0.3333, 0.3333, 0.3333])
     """
+    if others or names:
+        raise not_taken("attend", attend, others, names, _BY_NAME)
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
     plan = make_plan("attend", q, dense_of(k), dense_of(v), spec, observe)
     out, lse, result = _run("attend", plan, backend)
@@ -195,11 +208,12 @@ def attend(
 
 
 @uncompiled("explain: an explanation is no tensor, which torch.compile cannot put in a graph")
+@without_others
 def explain(
     q: Tensor,
     k: Tensor | Stored,
     v: Tensor | Stored,
-    *,
+    *others: Never,
     mask: Mask | None = None,
     scores: Sequence[Rules] = (),
     scale: float | None = None,
@@ -210,6 +224,7 @@ def explain(
     gate: Tensor | None = None,
     backend: BackendLike = None,
     observe: Sequence[Any] = (),
+    **names: Never,
 ) -> Explanation:
     """Which backend would compute a call, why the others would not, and what it costs. Runs nothing.
 
@@ -228,6 +243,8 @@ def explain(
         >>> hw.explain(q, q, q, sinks=torch.zeros(2)).reasons["sdpa"]
         "torch's kernel has no sinks"
     """
+    if others or names:
+        raise not_taken("explain", explain, others, names, _BY_NAME)
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
     plan = make_plan("explain", q, dense_of(k), dense_of(v), spec, observe, draw=False)
     chosen = choose("explain", plan, backend, runs=False).name

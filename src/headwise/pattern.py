@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Never
 
 from headwise.answering import answer, facts_that_fit
 from headwise.backends import RowFacts, Settled
+from headwise.elsewhere import not_taken, without_others
 from headwise.errors import HeadwiseError, SpecError, UnsupportedError, sentence
 from headwise.indexing import forwards, parts_of, place, stretch
 from headwise.observers import (
@@ -68,19 +70,23 @@ class Pattern:
     """
 
     @uncompiled(_NO_TENSOR)
+    @without_others
     def __init__(
         self,
         q: Tensor,
         k: Tensor,
         v: Tensor | None = None,
-        *,
+        *others: Never,
         mask: Mask | None = None,
         scores: Sequence[Rules] = (),
         scale: float | None = None,
         q_start: int | Tensor | None = None,
         kv_heads: Sequence[int] | None = None,
         sinks: Tensor | None = None,
+        **names: Never,
     ) -> None:
+        if others or names:
+            raise not_taken("Pattern", Pattern.__init__, others, names)
         spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks)
         plan = make_plan("Pattern", q, k, v, spec)
         self._hold(plan.rebind(q.detach(), k.detach(), None if v is None else v.detach(), plan.parameters), None, None)
@@ -103,8 +109,7 @@ class Pattern:
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a file holds: the operands, and not how often they had been written to here."""
         self._check_fresh()
-        held = {"settled": self._settled, "given": self._given, "entropy": self._entropy}
-        return {"plan": replace(self._plan), **held}
+        return {"plan": replace(self._plan), "settled": self._settled, "given": self._given, "entropy": self._entropy}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._hold(state["plan"], None, state["entropy"])
@@ -406,14 +411,9 @@ class Pattern:
 
     def _check_fresh(self) -> None:
         if not self.fresh:
-            raise HeadwiseError(
-                sentence(
-                    "Pattern",
-                    "q, k or another of its tensors was overwritten since the pattern was made",
-                    "a pattern holds its operands, it does not copy them",
-                    todo="Give it clones, or ask before the tensors change.",
-                )
-            )
+            what = "q, k or another of its tensors was overwritten since the pattern was made"
+            rule, todo = "a pattern holds its operands, not copies", "Give it clones, or ask before the tensors change."
+            raise HeadwiseError(sentence("Pattern", what, rule, todo=todo))
 
     def __getitem__(self, index: Any) -> Tensor:
         """Exact probabilities of the cells at ``[b, h, rows, cols]``, each an int or a slice."""

@@ -339,6 +339,8 @@ def _check_options(call: _Call, spec: AttentionSpec, geometry: Geometry) -> None
             "Wrap a bool keep-mask (True = may attend) in hw.Dense(keep); a float mask that is added goes in"
             " scores=(hw.Bias(tensor),)."
         )
+        if isinstance(spec.mask, (bool, str)):
+            todo = "Write hw.Causal() for the usual one."
         raise call.error(SpecError, what, "a mask is one of headwise's masks", f"Write {made}." if made else todo)
     if isinstance(spec.dropout, bool) or not isinstance(spec.dropout, (int, float)) or not 0 <= spec.dropout < 1:
         raise call.error(SpecError, f"dropout is {spec.dropout!r}", "it is a probability, 0 or more and below 1")

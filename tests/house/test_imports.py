@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2] / "src" / "headwise"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "placing", "tensor_bytes", "tracing"),
+    ("elsewhere", "errors", "placing", "tensor_bytes", "tracing"),
     ("spec",),
     ("products",),
     ("observers",),

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
+from typing_extensions import Never
 
+from headwise.elsewhere import not_taken, without_others
 from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.heads.circuits import copying
 from headwise.heads.columns import SCORES, clears
@@ -35,6 +37,7 @@ _ALWAYS = (
 Progress = Callable[[str, int, int], None]
 
 
+@without_others
 def head_table(
     model: nn.Module,
     tokenizer: Any,
@@ -48,6 +51,7 @@ def head_table(
     relations: str | os.PathLike[str] | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    **names: Never,
 ) -> HeadTable:
     """Scores every head of a model, each score beside its chance level and an interval over texts.
 
@@ -106,6 +110,13 @@ def head_table(
         >>> len(table), round(table.rows[0]["first_token_chance"], 3)  # (1/2 + ... + 1/6 + 1/2 + ... + 1/5) / 9
         (4, 0.304)
     """
+    if names:
+        raise not_taken(_WHO, head_table, (), names)
+    if isinstance(tokenizer, str):
+        rule = "it is the model's tokenizer, or None where texts are token ids"
+        raise SpecError(
+            sentence(_WHO, "tokenizer is a str", rule, todo="Write hw.head_table(model, tokenizer, [text]).")
+        )
     for name, flag in (("contribution", contribution), ("random_tokens", random_tokens), ("retrieval", retrieval)):
         if not isinstance(flag, bool):
             raise SpecError(sentence(_WHO, f"{name} is {flag!r}", "it is True or False"))

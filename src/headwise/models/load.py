@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from typing_extensions import Never
 
+from headwise.elsewhere import not_taken, without_others
 from headwise.errors import HeadwiseError, SpecError, UnavailableError, sentence
 from headwise.models.families import GGUF_PACKAGES, SAFETENSORS_PACKAGES
 from headwise.models.library import transformers
@@ -34,7 +36,8 @@ _lock = threading.RLock()
 _WEIGHTS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
 
 
-def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tuple[Any, Any]:
+@without_others
+def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None, **names: Never) -> tuple[Any, Any]:
     """Loads a model and its tokenizer, ready to run; nothing is fetched from anywhere.
 
     Args:
@@ -60,6 +63,8 @@ def load(name: str | os.PathLike[str], dtype: torch.dtype | None = None) -> tupl
         >>> len(hw.sites(model))
         6
     """
+    if names:
+        raise not_taken("load", load, (), names)
     library = transformers("load")
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise SpecError(sentence("load", f"dtype is {dtype!r}", "weights are of a float dtype, as torch.float32"))

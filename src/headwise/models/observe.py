@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Never
 
+from headwise.elsewhere import not_taken, without_others
 from headwise.errors import ShapeError, SpecError, sentence
 from headwise.models.average import Average, check_averageable
-from headwise.models.sites import find_sites, in_order, refuse_if_outside, resolve_sites, site_and_run
+from headwise.models.sites import counted, find_sites, in_order, refuse_if_outside, resolve_sites, site_and_run, some
 from headwise.models.using import held
 from headwise.models.watch import Watcher, watched
 from headwise.observers import Answered, named
@@ -77,15 +79,7 @@ class Answers(_ByName):
 
     def __repr__(self) -> str:
         sites = self.sites
-        return f"Answers({_counted(len(sites), 'site')}: {_some(sites)}; answers: {', '.join(self._names)})"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _some(sites: Sequence[str]) -> str:
-    return ", ".join(sites[:3]) + (", ..." if len(sites) > 3 else "") or "none"
+        return f"Answers({counted(len(sites), 'site')}: {some(sites)}; answers: {', '.join(self._names)})"
 
 
 def _no_such_key(key: Any, names: Sequence[str], sites: Sequence[str]) -> SpecError:
@@ -93,7 +87,7 @@ def _no_such_key(key: Any, names: Sequence[str], sites: Sequence[str]) -> SpecEr
         sentence(
             "observe",
             f"nothing is named {key!r}",
-            f"a key is an observer, {', '.join(names) or 'none'}, or a site that ran, {_some(sites)}",
+            f"a key is an observer, {', '.join(names) or 'none'}, or a site that ran, {some(sites)}",
         )
     )
 
@@ -209,9 +203,9 @@ class Seen(_ByName):
     def __repr__(self) -> str:
         runs = self._calls if self._average is None else [self._only()]
         ran = in_order(dict.fromkeys(site for answers in runs for site in answers.sites), self._sites)
-        calls = f"{'' if self._average is None else 'means over '}{_counted(self._count, 'call')}"
+        calls = f"{'' if self._average is None else 'means over '}{counted(self._count, 'call')}"
         names = ", ".join(self._names)
-        return f"Seen({_counted(len(ran), 'site')}: {_some(list(ran))}; {calls}; answers: {names})"
+        return f"Seen({counted(len(ran), 'site')}: {some(list(ran))}; {calls}; answers: {names})"
 
 
 class _Observing(Watcher):
@@ -297,12 +291,14 @@ def _pick(value: Any, heads: list[int] | None, available: int) -> Any:
 
 
 @contextlib.contextmanager
+@without_others
 def observe(
     model: nn.Module,
     *observers: Any,
     sites: Sequence[str | int] | None = None,
     heads: Heads = None,
     reduce: str | None = None,
+    **names: Never,
 ) -> Iterator[Seen]:
     """Asks the attention of a whole model while it runs.
 
@@ -340,6 +336,8 @@ def observe(
         >>> seen["entropy"].shape
         torch.Size([3, 1, 2, 6])
     """
+    if names:
+        raise not_taken("observe", observe, (), names)
     if not observers:
         raise SpecError(sentence("observe", "no observer was given", "it asks questions", todo="Try hw.Entropy()."))
     if reduce not in (None, "mean"):

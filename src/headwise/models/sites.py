@@ -20,7 +20,9 @@ from torch import nn
 from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.models.families import LEFT_ALONE, UNSAYABLE
 
-__all__ = ["find_sites", "in_order", "refuse_if_outside", "resolve_sites", "site_and_run", "sites", "whole"]
+__all__ = [
+    "counted", "find_sites", "in_order", "refuse_if_outside", "resolve_sites", "site_and_run", "sites", "some", "whole",
+]  # fmt: skip
 
 Run = TypeVar("Run")
 
@@ -240,3 +242,13 @@ def in_order(runs: Mapping[str, Run], names: Sequence[str]) -> dict[str, Run]:
         return place.get(site, len(place)), run
 
     return {name: runs[name] for name in sorted(runs, key=key)}
+
+
+def counted(number: int, what: str) -> str:
+    """``1 site``, ``2 sites``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def some(sites: Sequence[str]) -> str:
+    """The first few of several names, or "none"."""
+    return ", ".join(sites[:3]) + (", ..." if len(sites) > 3 else "") or "none"

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
 from headwise.models.generating import Steps
-from headwise.models.sites import find_sites, in_order, refuse_if_outside, resolve_sites
+from headwise.models.inputs import check_inputs
+from headwise.models.sites import counted, find_sites, in_order, refuse_if_outside, resolve_sites, site_and_run, some
 from headwise.models.token_text import names_of
 from headwise.models.trace_file import Kept, Tokens, are_tokens, read, write
 from headwise.models.using import held
@@ -191,7 +192,9 @@ class Trace:
         return {name: [names_of(tokenizer, row)[0] for row in batch] for name, batch in rows.items()}
 
     def __repr__(self) -> str:
-        return f"Trace({len(self._patterns)} runs)"
+        ran = list(dict.fromkeys(site_and_run(name, self._names)[0] for name in self._patterns))
+        runs = "" if len(ran) == len(self._patterns) else f"; {counted(len(self._patterns), 'run')} of them"
+        return f"Trace({counted(len(ran), 'site')}: {some(ran)}{runs})"
 
 
 _TOKENS_TODO = 'Write {"input_ids": [tokenizer.convert_ids_to_tokens(row) for row in input_ids]}.'
@@ -335,7 +338,7 @@ def trace(model: nn.Module | Callable[..., Any], *args: Any, **batch: Any) -> Tr
         UnsupportedError: the model's attention does not go through transformers' attention interface; or a step of a
             generation does not attend to the keys of the steps before it, unchanged (beams that change places, static
             and quantised caches, drafts that are taken back).
-        SpecError: the forward ran no attention.
+        SpecError: the forward ran no attention; a text was given in place of tokens.
 
     Example:
         >>> import torch, headwise as hw
@@ -352,6 +355,7 @@ def trace(model: nn.Module | Callable[..., Any], *args: Any, **batch: Any) -> Tr
         >>> written.pattern(1).shape, written.inputs["input_ids"].shape, written.output.shape
         (torch.Size([1, 2, 5, 5]), torch.Size([1, 5]), torch.Size([1, 6]))
     """
+    check_inputs("trace", args, batch)
     whose = getattr(model, "__self__", None)
     with tracing(whose if isinstance(whose, nn.Module) else model) as kept, torch.no_grad():  # type: ignore[arg-type]
         kept.output = model(*args, **batch)

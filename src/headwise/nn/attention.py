@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Self
+from typing_extensions import Never, Self
 
+from headwise.elsewhere import near, not_taken, without_others
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.nn.cache import Cache, KVCache
 from headwise.nn.calls import both, check_cache, check_input, output_is_ours, reset, through
-from headwise.nn.checking import mask_of, near
+from headwise.nn.checking import mask_of
 from headwise.nn.config import AttentionConfig
 from headwise.nn.presets import PRESETS
 from headwise.nn.rules import Held
@@ -24,6 +25,10 @@ from headwise.spec import Mask
 __all__ = ["MultiHeadAttention"]
 
 _WHO = "MultiHeadAttention"
+_TODO = (
+    "Write layer(x) for self attention, layer(x, context), or layer(x, (keys, values)); layer(query, key, value) is "
+    "headwise.nn.torch_compat.MultiheadAttention."
+)
 
 
 class MultiHeadAttention(nn.Module):
@@ -176,14 +181,16 @@ class MultiHeadAttention(nn.Module):
         if self.sinks is not None:
             nn.init.zeros_(self.sinks)
 
+    @without_others
     def forward(
         self,
         x: Tensor,
         context: Tensor | tuple[Tensor, Tensor] | None = None,
-        *,
+        *others: Never,
         mask: Mask | None = None,
         cache: Cache | None = None,
         positions: Tensor | None = None,
+        **names: Never,
     ) -> Tensor:
         """The layer's output.
 
@@ -216,18 +223,22 @@ class MultiHeadAttention(nn.Module):
             ...     torch.allclose(torch.cat(parts, 1), layer(x), atol=1e-6)
             True
         """
+        if others or names:
+            raise not_taken(_WHO, type(self).forward, others, names, _TODO)
         with self._operands(x, context, mask, cache, positions) as operands:
             return self._projected(attention(**operands), x)
 
+    @without_others
     def attend(
         self,
         x: Tensor,
         context: Tensor | tuple[Tensor, Tensor] | None = None,
-        *,
+        *others: Never,
         mask: Mask | None = None,
         cache: Cache | None = None,
         positions: Tensor | None = None,
         observe: Sequence[Any] = (),
+        **names: Never,
     ) -> Attended:
         """The layer's output and whatever is asked of its pattern.
 
@@ -250,6 +261,8 @@ class MultiHeadAttention(nn.Module):
             >>> seen.out.shape, seen.seen["received"].shape, seen.pattern.shape
             (torch.Size([2, 5, 16]), torch.Size([2, 4, 7]), torch.Size([2, 4, 5, 7]))
         """
+        if others or names:
+            raise not_taken(_WHO, type(self).attend, others, names, _TODO)
         with self._operands(x, context, mask, cache, positions) as operands:
             attended = attend(**operands, observe=observe)
             return replace(attended, out=self._projected(attended.out, x))

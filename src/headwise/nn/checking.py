@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable
 from typing import Any
 
+from headwise.elsewhere import near
 from headwise.errors import SpecError, sentence
 from headwise.spec import Mask
 from headwise.spec.checks import of_class
 
-__all__ = ["at_least_one", "dropout_of", "listed", "mask_of", "near", "one_of", "positive", "scale_of"]
+__all__ = ["at_least_one", "dropout_of", "listed", "mask_of", "one_of", "positive", "scale_of"]
 
 
 def listed(items: Iterable[Any]) -> str:
     """A, B or C."""
     words = [str(item) for item in items]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-def near(value: Any, known: Iterable[str], n: int = 1) -> str:
-    """The question whether something known was meant, where it is spelled nearly so; else nothing."""
-    found = difflib.get_close_matches(str(value), list(known), n=n, cutoff=0.4)
-    return f"Did you mean {listed(map(repr, found))}?" if found else ""
 
 
 def at_least_one(who: str, name: str, value: Any) -> int:

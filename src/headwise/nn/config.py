@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from headwise.elsewhere import said_here
 from headwise.errors import SpecError, sentence
-from headwise.nn.checking import at_least_one, dropout_of, listed, mask_of, near, one_of, positive, scale_of
+from headwise.nn.checking import at_least_one, dropout_of, listed, mask_of, one_of, positive, scale_of
 from headwise.nn.rotary import Rotary
 from headwise.spec import Mask, Rules
 from headwise.spec.checks import of_class
@@ -124,11 +125,10 @@ class AttentionConfig:
         known = [field.name for field in fields(cls)]
         for name in options:
             if name not in known:
-                todo = _TORCH_NAMES.get(name) or near(name, known)
                 what = f"there is no option {name!r}"
-                raise SpecError(sentence(_WHO, what, f"there are {', '.join(known)}", todo=todo))
+                raise SpecError(sentence(_WHO, what, f"there are {', '.join(known)}", todo=said_here(name, known)))
         if sizes and isinstance(sizes[0], AttentionConfig):
-            rule, todo = "d_model is a number", _TORCH_NAMES["config"]
+            rule, todo = "d_model is a number", said_here("config", known)
             raise SpecError(sentence(_WHO, "a config was given in place of sizes", rule, todo=todo))
         for name, size in zip(("d_model", "heads"), sizes, strict=False):
             if size is None:
@@ -161,20 +161,6 @@ class AttentionConfig:
 
     def _is_cut_evenly(self) -> bool:
         return self.d_model % self.heads == 0
-
-
-# What torch and transformers call the same things, and how to say them here.
-_TORCH_NAMES = {
-    **dict.fromkeys(("embed_dim", "hidden_size"), "Did you mean 'd_model'?"),
-    **dict.fromkeys(("num_heads", "n_heads", "num_attention_heads"), "Did you mean 'heads'?"),
-    "num_key_value_heads": "Did you mean 'kv_heads'?",
-    "context_dim": "Did you mean 'kdim'?",
-    "batch_first": "Leave it out: x is [B,T,M].",
-    **dict.fromkeys(("is_causal", "causal"), "Write mask=headwise.Causal()."),
-    **dict.fromkeys(("rope", "rope_theta"), "Write rotary=headwise.nn.Rotary(base=10_000.0)."),
-    **dict.fromkeys(("softcap", "soft_cap"), "Write scores=(headwise.SoftCap(30.0),)."),
-    "config": "Write MultiHeadAttention.from_config(config).",
-}
 
 
 def _not_rules(scores: Any) -> str:

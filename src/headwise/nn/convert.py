@@ -240,7 +240,8 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
         whatever ``module.batch_first`` says, and masks headwise's.
 
     Raises:
-        UnsupportedError: the layer has ``add_bias_kv`` or ``add_zero_attn``.
+        SpecError: the layer is another.
+        UnsupportedError: it has ``add_bias_kv`` or ``add_zero_attn``.
 
     Example:
         >>> import torch
@@ -249,6 +250,9 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
         >>> torch.allclose(from_torch(theirs)(x), theirs(x, x, x)[0], atol=1e-6)
         True
     """
+    if not isinstance(module, nn.MultiheadAttention):
+        what = f"the layer is a {type(module).__name__}"
+        raise SpecError(sentence("from_torch", what, "it is a torch.nn.MultiheadAttention"))
     if module.add_zero_attn:
         rule = "a key of zeros behind all others (add_zero_attn) has no place in four projections"
         raise UnsupportedError(sentence("from_torch", "add_zero_attn cannot be converted", rule))

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Never
 
+from headwise.elsewhere import not_taken, without_others
 from headwise.errors import SpecError, sentence
 from headwise.nn.cache import Cache
 from headwise.nn.calls import both, check_cache, check_input, output_is_ours, reset, through
@@ -24,6 +26,7 @@ from headwise.spec.stored import columns_of, dense_of
 __all__ = ["DifferentialAttention"]
 
 _WHO = "DifferentialAttention"
+_TODO = "Write layer(x): its queries, keys and values all come from x."
 
 
 class DifferentialAttention(nn.Module):
@@ -137,13 +140,15 @@ class DifferentialAttention(nn.Module):
         a1, b1, a2, b2 = self.lambdas.to(torch.promote_types(self.lambdas.dtype, torch.float32))
         return (a1 @ b1).exp() - (a2 @ b2).exp() + self.lambda_init
 
+    @without_others
     def forward(
         self,
         x: Tensor,
-        *,
+        *others: Never,
         mask: Mask | None = None,
         cache: Cache | None = None,
         positions: Tensor | None = None,
+        **names: Never,
     ) -> Tensor:
         """The layer's output.
 
@@ -166,6 +171,8 @@ class DifferentialAttention(nn.Module):
             >>> layer(torch.randn(1, 3, 32)).shape
             torch.Size([1, 3, 32])
         """
+        if others or names:
+            raise not_taken(_WHO, type(self).forward, others, names, _TODO)
         with self._operands(x, mask, cache, positions) as (q, k, v, options):
             if options["dropout"]:  # cells drop alike however it is called
                 return self._projected(*attention(*_side_by_side(q, k, v), **options).chunk(2, dim=1))
@@ -174,14 +181,16 @@ class DifferentialAttention(nn.Module):
             first, second = attention(q[..., :D], k1, v, **options), attention(q[..., D:], k2, v, **options)
             return self._projected(first, second)
 
+    @without_others
     def attend(
         self,
         x: Tensor,
-        *,
+        *others: Never,
         mask: Mask | None = None,
         cache: Cache | None = None,
         positions: Tensor | None = None,
         observe: Sequence[Any] = (),
+        **names: Never,
     ) -> Attended:
         """The layer's output and whatever is asked of its patterns.
 
@@ -199,6 +208,8 @@ class DifferentialAttention(nn.Module):
             >>> layer.attend(torch.randn(1, 3, 32), observe=[hw.Entropy()]).seen["entropy"].shape
             torch.Size([1, 4, 3])
         """
+        if others or names:
+            raise not_taken(_WHO, type(self).attend, others, names, _TODO)
         with self._operands(x, mask, cache, positions) as (q, k, v, options):
             attended = attend(*_side_by_side(q, k, v), **options, observe=observe)
             return replace(attended, out=self._projected(*attended.out.chunk(2, dim=1)))

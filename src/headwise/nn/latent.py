@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Self
+from typing_extensions import Never, Self
 
+from headwise.elsewhere import near, not_taken, without_others
 from headwise.errors import SpecError, sentence
 from headwise.nn.cache import Cache
 from headwise.nn.calls import both, bypassable, check_cache, check_input, reset, through
-from headwise.nn.checking import at_least_one, dropout_of, listed, mask_of, near, one_of, positive, scale_of
+from headwise.nn.checking import at_least_one, dropout_of, listed, mask_of, one_of, positive, scale_of
 from headwise.nn.rotary import Rotary
 from headwise.nn.rules import Held
 from headwise.nn.scaling import Yarn
@@ -25,6 +26,7 @@ from headwise.spec.stored import columns_of, dense_of
 __all__ = ["LatentAttention"]
 
 _WHO = "LatentAttention"
+_TODO = "Write layer(x): its queries, keys and values all come from x."
 
 
 class LatentAttention(nn.Module):
@@ -163,13 +165,15 @@ class LatentAttention(nn.Module):
             raise SpecError(sentence(f"{_WHO}.preset", what, rule, todo=near(name, _PRESETS)))
         return cls(**{**_PRESETS[name], **changes})
 
+    @without_others
     def forward(
         self,
         x: Tensor,
-        *,
+        *others: Never,
         mask: Mask | None = None,
         cache: Cache | None = None,
         positions: Tensor | None = None,
+        **names: Never,
     ) -> Tensor:
         """The layer's output.
 
@@ -192,17 +196,21 @@ class LatentAttention(nn.Module):
             >>> layer(torch.randn(2, 5, 64)).shape
             torch.Size([2, 5, 64])
         """
+        if others or names:
+            raise not_taken(_WHO, type(self).forward, others, names, _TODO)
         with self._operands(x, mask, cache, positions) as (operands, absorbed):
             return self._projected(attention(**operands), absorbed)
 
+    @without_others
     def attend(
         self,
         x: Tensor,
-        *,
+        *others: Never,
         mask: Mask | None = None,
         cache: Cache | None = None,
         positions: Tensor | None = None,
         observe: Sequence[Any] = (),
+        **names: Never,
     ) -> Attended:
         """The layer's output and whatever is asked of its pattern.
 
@@ -219,6 +227,8 @@ class LatentAttention(nn.Module):
             >>> layer.attend(torch.randn(2, 5, 64), observe=[hw.Received()]).seen["received"].shape
             torch.Size([2, 4, 5])
         """
+        if others or names:
+            raise not_taken(_WHO, type(self).attend, others, names, _TODO)
         with self._operands(x, mask, cache, positions) as (operands, absorbed):
             attended = attend(**operands, observe=observe)
             return replace(attended, out=self._projected(attended.out, absorbed))

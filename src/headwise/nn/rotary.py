@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from headwise.elsewhere import near
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.nn.checking import near, one_of
+from headwise.nn.checking import one_of
 from headwise.nn.rotating import rotated
 from headwise.nn.scaling import SCALINGS, Scaling, ladder
 from headwise.tracing import followed

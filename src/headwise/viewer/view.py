@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from typing_extensions import Self
+from typing_extensions import Never, Self
 
+from headwise.elsewhere import not_taken, without_others
 from headwise.errors import HeadwiseError, SpecError, UnavailableError, sentence
 from headwise.heads import Head, Reading
 from headwise.placing import replacing
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["View", "view"]
 
 
+@without_others
 def view(
     what: Any,
-    *,
+    *others: Never,
     tokens: Labels | None = None,
     key_tokens: Labels | None = None,
     tokenizer: Any = None,
@@ -93,6 +95,8 @@ def view(
         >>> two.save(folder / "apart.png", head=(0, 0), run="both ways", minus="causal").stat().st_size > 1000
         True
     """
+    if others:
+        raise not_taken("view", view, others, {}, 'Write hw.view(model, tokenizer=tokenizer, text="...").')
     scene = scene_of(
         what,
         tokens=tokens,
