@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
+from headwise.nn.torch_nested import TransformerEncoder, nested, padded, real_rows
 from headwise.nn.weights import with_weights
 from headwise.observers import named
 from headwise.ops import Attended, attend, attention
@@ -138,6 +139,12 @@ class MultiheadAttention(nn.MultiheadAttention):
                 raise UnsupportedError(sentence(_WHO, "a mask beside nested inputs", rule))
             return self._of_nested(query, key, value, need_weights, average_attn_weights, is_causal)
         operands = self._operands(query, key, value, key_padding_mask, attn_mask, is_causal)
+        return self._answered(operands, query, need_weights, average_attn_weights)
+
+    def _answered(
+        self, operands: dict[str, Any], query: Tensor, need_weights: bool, average: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Output and weights of one call; whoever observes the module is told of it."""
         asked = _asked(self)
         if not (need_weights or asked):
             return self._joined(attention(**operands), query), None
@@ -147,7 +154,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         out = self._joined(attended.out, query)
         if weights is None:
             return out, None
-        weights = weights.mean(1) if average_attn_weights else weights
+        weights = weights.mean(1) if average else weights
         return out, weights if query.dim() == 3 else weights.squeeze(0)
 
     def attend(
@@ -191,6 +198,9 @@ class MultiheadAttention(nn.MultiheadAttention):
         is_causal: bool,
     ) -> dict[str, Any]:
         """The arguments of `headwise.attention` for one call."""
+        if query.is_nested or key.is_nested or value.is_nested:
+            rule = "attend takes padded inputs and a key_padding_mask"
+            raise UnsupportedError(sentence(_WHO, "these inputs are nested", rule, todo="Or call the module itself."))
         B, T, S = self._sizes(query, key, value)
         _check_mask("key_padding_mask", key_padding_mask, [(B, S)] if query.dim() == 3 else [(S,)])
         _check_mask("attn_mask", attn_mask, [(T, S), (B * self.num_heads, T, S)])
@@ -284,14 +294,20 @@ class MultiheadAttention(nn.MultiheadAttention):
         if not self.batch_first or not all(x.is_nested and x.layout == torch.strided for x in (query, key, value)):
             rule = "query, key and value are all nested in torch.strided layout, and batch_first is True"
             raise UnsupportedError(sentence(_WHO, "these nested inputs are not known", rule))
-        lengths = [len(row) for row in key.unbind()]
-        kept = [len(row) for row in query.unbind()]
-        x = torch.nested.to_padded_tensor(query, 0.0)
-        y = x if key is query else torch.nested.to_padded_tensor(key, 0.0)
-        z = y if value is key else torch.nested.to_padded_tensor(value, 0.0)
-        padding = torch.arange(y.shape[1], device=y.device) >= torch.tensor(lengths, device=y.device)[:, None]
-        out, weights = self.forward(x, y, z, padding, need_weights, None, average, is_causal)
-        return torch.nested.as_nested_tensor([row[:n] for row, n in zip(out, kept, strict=True)]), weights
+        if query.dim() != 3 or key.dim() != 3 or value.dim() != 3:
+            raise ShapeError(sentence(_WHO, "a nested input holds no sequence", "each is a sequence of tokens, [T,M]"))
+        x, lengths = padded(query)
+        y, key_lengths = (x, lengths) if key is query else padded(key)
+        z, value_lengths = (y, key_lengths) if value is key else padded(value)
+        if key_lengths != value_lengths:
+            what = f"key has sequences of {key_lengths}, value of {value_lengths} tokens"
+            raise ShapeError(sentence(_WHO, what, "a key has one value"))
+        operands = self._operands(x, y, z, ~real_rows(key_lengths, y), None, is_causal)
+        # Padded queries see no key: their rows of the weights are 0, as torch's, and no observer counts them.
+        every = torch.ones((), dtype=torch.bool, device=y.device).expand(len(y), operands["k"].shape[2])
+        operands["mask"] = operands["mask"] & Padding(every, real_rows(lengths, x))
+        out, weights = self._answered(operands, x, need_weights, average)
+        return nested(out, lengths), weights
 
 
 def _called(_module: nn.Module, _args: Any) -> None:
@@ -351,7 +367,7 @@ def replace(module: Module) -> Module:
 
     Modules and parameters stay the same objects, so optimisers, hooks and references elsewhere go on as before. It
     reaches `torch.nn.TransformerEncoder`, `TransformerDecoder` and `Transformer`. Modules of classes that were derived
-    from torch's are left alone.
+    from torch's are left alone. A `TransformerEncoder` becomes one that also runs where all of a batch is padding.
 
     Args:
         module: any module.
@@ -373,6 +389,9 @@ def replace(module: Module) -> Module:
             part.__class__ = MultiheadAttention
             part._was_torchs = True  # type: ignore[assignment]  # so that restore finds it, in copies and files too
             part.register_forward_pre_hook(_called)
+        elif type(part) is nn.TransformerEncoder:
+            part.__class__ = TransformerEncoder
+            part._was_torchs = True  # type: ignore[assignment]
     return module
 
 
@@ -398,6 +417,8 @@ def restore(module: Module) -> Module:
             hooks = part._forward_pre_hooks
             for key in [key for key, hook in hooks.items() if hook is _called]:
                 del hooks[key]
+        elif type(part) is TransformerEncoder and vars(part).pop("_was_torchs", False):
+            part.__class__ = nn.TransformerEncoder  # type: ignore[assignment]
     return module
 
 
@@ -433,7 +454,9 @@ def _asked(module: nn.Module) -> list[_Asking]:
 def observe(module: nn.Module, *observers: Any) -> Iterator[Mapping[str, Mapping[str, Any]]]:
     """Asks every `MultiheadAttention` of ours in a module while it runs, such as all layers of an encoder.
 
-    Outputs keep their bits. Padded keys are hidden ones; what padded queries would attend to is answered like the rest.
+    Outputs keep their bits. Padded keys are hidden ones; what padded queries would attend to is answered like the rest,
+    but where torch's encoder leaves padding out, in inference: there their rows are empty, in a batch as long as ever
+    (of an encoder that `replace` has reached; else as long as its longest sequence).
 
     Args:
         module: any module; `replace` it first if its attention is torch's.
