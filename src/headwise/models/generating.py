@@ -18,6 +18,7 @@ from headwise.nn.growing import Growing
 from headwise.pattern import Pattern
 from headwise.plan import Plan, make_plan
 from headwise.spec import AttentionSpec, Bias, Mask, Padding, Rules, Spans
+from headwise.spec.checks import batch_of
 from headwise.spec.encoding import FIELDS
 
 __all__ = ["Steps"]
@@ -138,7 +139,7 @@ class Steps:
 
     def _mask(self, keys: int) -> Mask:
         """Which of all keys each query sees: one mask for each run that a query has, and the rows of padding empty."""
-        b = max(len(lo) for lo, _ in self._spans)
+        b = batch_of(*(lo for lo, _ in self._spans))
         runs = max(lo.shape[-1] for lo, _ in self._spans)
         start, stop = (torch.cat([_widened(ends[side], b, runs) for ends in self._spans], 1) for side in (0, 1))
         masks: list[Mask] = [Spans(start[..., n].contiguous(), stop[..., n].contiguous()) for n in range(runs)]

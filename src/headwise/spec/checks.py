@@ -196,3 +196,8 @@ def takes(who: str, fn: Any, arguments: str) -> None:
 def rows_of(tensor: Tensor, batch: slice) -> Tensor:
     """The batch rows of a tensor whose first axis is the batch, or 1 for all of it."""
     return tensor[batch] if tensor.shape[0] > 1 else tensor
+
+
+def batch_of(*tensors: Tensor) -> int:
+    """The batch rows of tensors [b or 1, ...] that broadcast against each other; b may be 0."""
+    return next((len(tensor) for tensor in tensors if len(tensor) != 1), 1)

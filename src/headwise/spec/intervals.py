@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from headwise.spec.checks import batch_of
 from headwise.spec.geometry import Geometry
 
 __all__ = ["MAX_RUNS", "Intervals", "capped", "hull_of", "runs_of_equal", "runs_of_true"]
@@ -111,7 +112,7 @@ class Intervals:
         def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
             lo_a, hi_a = self.bounds(batch, rows)
             lo_b, hi_b = other.bounds(batch, rows)
-            b = max(lo_a.shape[0], lo_b.shape[0])
+            b = batch_of(lo_a, lo_b)
             lo = torch.cat([x.expand(b, -1, -1) for x in (lo_a, lo_b)], dim=-1)
             hi = torch.cat([x.expand(b, -1, -1) for x in (hi_a, hi_b)], dim=-1)
             return lo, hi

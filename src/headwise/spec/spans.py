@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import is_integer, rows_of
+from headwise.spec.checks import batch_of, is_integer, rows_of
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals
 from headwise.spec.masks import Mask
@@ -61,8 +61,8 @@ class Spans(Mask):
 
     def sizes(self) -> dict[str, int]:
         start, stop = self._ends()
-        b = max(len(start), len(stop))
-        return {"T": start.shape[1]} | ({"B": b} if b > 1 else {})
+        b = batch_of(start, stop)
+        return {"T": start.shape[1]} | ({"B": b} if b != 1 else {})
 
     def check(self, geometry: Geometry) -> None:
         for name, end in zip(("start", "stop"), self._ends(), strict=True):

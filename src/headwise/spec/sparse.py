@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import FAR, column, int_vector, ints_of, rows_of, whole_number
+from headwise.spec.checks import FAR, batch_of, column, int_vector, ints_of, rows_of, whole_number
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import MAX_RUNS, Intervals, runs_of_true
 from headwise.spec.masks import Mask
@@ -97,7 +97,7 @@ class Global(Mask):
         if self._marks() is None:
             return (pos >= 0) & (pos < rows_of(column(self.tokens, geometry), batch)) & (pos < geometry.S)
         keys = rows_of(self.keys(geometry), batch)
-        b = max(len(keys), len(pos))
+        b = batch_of(keys, pos)
         there = (pos >= 0) & (pos < geometry.S)
         if geometry.S == 0:
             return there
@@ -239,7 +239,7 @@ class Tree(Mask):
         if T == 0:  # no token whose place could be looked up
             return torch.ones((1, 1, 0, 1), dtype=torch.bool, device=self.parents.device)
         token = (cells.j - (cells.pos - cells.i)[:, :, :1])[:, 0, 0]  # of each key, [b or 1, m]
-        b = max(len(rows_of(self._rows(), cells.batch)), len(token))
+        b = batch_of(rows_of(self._rows(), cells.batch), token)
         related = self._related(cells, token.clamp(0, T - 1).expand(b, -1))
         return ((token < 0)[:, None] | (related & ((token >= 0) & (token < T))[:, None]))[:, None]
 
@@ -264,7 +264,7 @@ class Tree(Mask):
         def bounds(batch: slice, rows: slice) -> tuple[Tensor, Tensor]:
             start = geometry.positions(batch, slice(0, 1))[..., None]
             own = rows_of(table, batch)[:, rows]
-            b = max(len(own), len(start))
+            b = batch_of(own, start)
             before = start.expand(b, own.shape[1], 1)
             lo, hi = (torch.where(own[..., 0] < own[..., 1], own[..., n] + start, 0) for n in (0, 1))
             lo, hi = torch.cat([torch.zeros_like(before), lo], -1), torch.cat([before, hi], -1)

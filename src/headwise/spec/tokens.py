@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.spec.checks import bool_only, column, fits, int_vector, is_integer, rows_of
+from headwise.spec.checks import batch_of, bool_only, column, fits, int_vector, is_integer, rows_of
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.intervals import Intervals, runs_of_equal, runs_of_true
 from headwise.spec.masks import Mask
@@ -168,8 +168,8 @@ class Documents(Mask):
 
     def sizes(self) -> dict[str, int]:
         ids, key_ids = self._both()
-        b = max(ids.shape[0], key_ids.shape[0])
-        return {"T": ids.shape[1], "S": key_ids.shape[1]} | ({"B": b} if b > 1 else {})
+        b = batch_of(ids, key_ids)
+        return {"T": ids.shape[1], "S": key_ids.shape[1]} | ({"B": b} if b != 1 else {})
 
     def _both(self) -> tuple[Tensor, Tensor]:
         """Ids [B or 1, T] and key ids [B or 1, S]."""
@@ -198,7 +198,7 @@ class Documents(Mask):
 
     def intervals(self, geometry: Geometry) -> Intervals:
         ids, key_ids = self._both()
-        b = max(ids.shape[0], key_ids.shape[0])
+        b = batch_of(ids, key_ids)
         if b == 0:
             return Intervals.everything(geometry, exact=False)
         lo, hi, exact = runs_of_equal(ids.expand(b, -1).long(), key_ids.expand(b, -1).long())

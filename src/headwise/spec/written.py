@@ -73,7 +73,7 @@ class Blocks(Mask):
     def sizes(self) -> dict[str, int]:
         b, h, nq, nk = self._full().shape
         told = {"T": nq * self.size, "S": nk * self.size}
-        return told | ({"B": b} if b > 1 else {}) | ({"H": h} if h > 1 else {})
+        return told | ({"B": b} if b != 1 else {}) | ({"H": h} if h != 1 else {})
 
     def check(self, geometry: Geometry) -> None:
         b, h, nq, nk = self._full().shape
@@ -165,7 +165,7 @@ class Dense(Mask):
 
     def sizes(self) -> dict[str, int]:
         shape = self.keep_cells.shape
-        return {letter: n for letter, n in zip("BHTS"[4 - len(shape) :], shape, strict=True) if n > 1}
+        return {letter: n for letter, n in zip("BHTS"[4 - len(shape) :], shape, strict=True) if n != 1}
 
     def check(self, geometry: Geometry) -> None:
         broadcastable("Dense", "keep", self.keep_cells, geometry)

@@ -277,7 +277,12 @@ def random_call(choose: Chooser, dtype: torch.dtype = F64, longest: int = 70) ->
         torch.float32
     """
     group, Hk = choose.one_of([(1, 1), (1, 2), (2, 1), (3, 2), (1, 3)])
-    size = {"B": choose.integer(1, 3), "H": group * Hk, "T": _length(choose, longest), "S": _length(choose, longest)}
+    size = {
+        "B": choose.integer(*choose.one_of([(1, 3)] * 9 + [(0, 0)])),
+        "H": group * Hk,
+        "T": _length(choose, longest),
+        "S": _length(choose, longest),
+    }
     numbers = Draw(dtype, choose.integer(0, 2**31))
     make = _Maker(choose, numbers, **size)
     call = numbers.call(Hk=Hk, D=choose.integer(1, 4), E=choose.integer(1, 4), **size, **_options(make, Hk))
