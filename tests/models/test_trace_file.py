@@ -14,8 +14,8 @@ import torch
 
 import headwise as hw
 from headwise.models import Trace, read_trace, trace_file
-from headwise.models.written_down import DEPTH
 from headwise.spec.encoding import FIELDS
+from headwise.spec.masks import DEPTH
 from headwise.testing import CASES
 
 PYTHON = (hw.Rule, hw.ScoreRule)
@@ -195,8 +195,10 @@ def test_masks_too_deep(tmp_path: Path) -> None:
 
     of_pattern(nested(DEPTH - 1)).save(tmp_path / "a.safetensors")
     assert equal(read_trace(tmp_path / "a.safetensors"), of_pattern(nested(DEPTH - 1)))
-    with pytest.raises(hw.SpecError, match="save: masks lie inside masks too deeply"):
-        of_pattern(nested(DEPTH + 1)).save(tmp_path / "a.safetensors")
+    with pytest.raises(
+        hw.SpecError, match=f"mask: masks .* lie inside each other {DEPTH + 1} deep; at most {DEPTH} do"
+    ):
+        nested(DEPTH + 1)
 
 
 # what cannot be read
@@ -294,9 +296,9 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a list for a size": (option("mask", {"kind": "Window", "holds": [[1], None]}), "no meaning: Window"),
     "a rule as a mask": (option("mask", {"kind": "SoftCap", "holds": [3.0]}), "other kinds"),
     "a mask as a rule": (option("scores", [{"kind": "Causal", "holds": ["end"]}]), "other kinds"),
-    "And of nothing": (option("mask", {"kind": "And", "holds": [[]]}), "no masks"),
-    "And of numbers": (option("mask", {"kind": "And", "holds": [[1, 2]]}), "no masks"),
-    "And of a word": (option("mask", {"kind": "And", "holds": ["ab"]}), "no masks"),
+    "And of nothing": (option("mask", {"kind": "And", "holds": [[]]}), "nothing to combine"),
+    "And of numbers": (option("mask", {"kind": "And", "holds": [[1, 2]]}), "nothing to combine"),
+    "And of a word": (option("mask", {"kind": "And", "holds": ["ab"]}), "nothing to combine"),
     "masks in masks": (option("mask", deep(DEPTH + 1)), "deep"),
     "masks without end": (option("mask", deep(300)), "deep"),
     "a tensor that is not there": (option("sinks", {"tensor": "9/q", "shape": [2]}), "lacks the tensor"),
@@ -320,7 +322,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "facts that say another kind": (lambda about: about["runs"][0].update(facts="F64"), "row facts"),
     "queries with three axes": (lambda about: {"0/q": torch.zeros(1, 2, 3)}, "q has 3 axes"),
     "queries of integers": (lambda about: {"0/q": torch.zeros(1, 2, 3, 2).long()}, "q is torch.int64"),
-    "sizes for nothing": (lambda about: {"0/q": torch.zeros(1, 2**40, 0, 2)}, "has no cell"),
+    "sizes for nothing": (lambda about: {"0/q": torch.zeros(1, 2**40, 0, 2)}, "dtype or shape"),
     "keys of another width": (lambda about: {"0/k": torch.zeros(1, 1, 3, 5)}, "share the width"),
     "a mask of another size": (lambda about: {"options/0": torch.ones(1, 4, dtype=torch.bool)}, ""),
     "tokens that are none": (lambda about: {"tokens": torch.tensor(list(b"[1, 2]"), dtype=torch.uint8)}, "no words"),

@@ -7,6 +7,7 @@ up is told from one that was saved before any pattern of it is used. Nothing in 
 from __future__ import annotations
 
 import json
+import math
 import os
 import zlib
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from headwise.backends import RowFacts
 from headwise.errors import HeadwiseError, SpecError, UnavailableError, sentence
-from headwise.models.written_down import read_down, write_down
+from headwise.models.written_down import AXES, read_down, write_down
 from headwise.pattern import Pattern
 from headwise.placing import replacing
 from headwise.plan import make_plan
@@ -28,6 +29,10 @@ __all__ = ["FORMAT", "VERSION", "Kept", "Tokens", "are_tokens", "read", "write"]
 
 FORMAT, VERSION = "headwise trace", 1
 HEADER = 2**24  #: bytes of a header at most: a name, shape and checksum for each of some 100,000 tensors
+RUNS = 4096  #: patterns of a file, at most
+ROOM = (
+    2**20
+)  #: numbers that one tensor may always have which is made of what a file declares, and does not hold as such
 
 Tokens = dict[str, list[list[str]]]
 
@@ -75,6 +80,9 @@ def write(path: str | os.PathLike[str], kept: Kept, values: bool) -> None:
     Raises:
         SpecError: the place cannot be written, or an option cannot be.
     """
+    if not 1 <= len(kept.patterns) <= RUNS:
+        rule = f"a file holds 1 to {RUNS:,}"
+        raise SpecError(sentence("save", f"the trace has {len(kept.patterns):,} patterns", rule))
     tensors: dict[str, Tensor] = {f"inputs/{name}": x for name, x in kept.inputs.items()}
     shared: dict[tuple[Any, ...], str] = {}
     runs = []
@@ -150,7 +158,7 @@ def read(path: str | os.PathLike[str]) -> Kept:
     try:
         _look_at_the_header(path)
         with safe_open(path, framework="pt") as file:
-            return _Reading(file, _about(file.metadata())).all()
+            return _Reading(file, _about(file.metadata()), Path(path).stat().st_size).all()
     except _NotReadError as cause:
         raise _unread(path, str(cause)) from cause
     except HeadwiseError as cause:  # what a class said of values that it cannot be made of
@@ -197,12 +205,20 @@ def _about(metadata: Any) -> dict[str, Any]:
     about = metadata.get("trace", "")
     if metadata.get("check") != str(zlib.crc32(about.encode())):
         raise _NotReadError("it is damaged")
-    found = json.loads(about)
+    found = json.loads(about, object_pairs_hook=_once)
     kinds = {"names": list, "runs": list, "inputs": list, "tensors": dict, "notes": dict}
     if not isinstance(found, dict) or not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
         raise _NotReadError("it does not say what it holds")
     if not all(_is_name(name) for name in found["names"] + found["inputs"]):
         raise _NotReadError("its names are no words")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, refused where it says a name twice: readers differ in which of the two they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _NotReadError("it says something twice")
     return found
 
 
@@ -213,12 +229,15 @@ def _is_name(value: Any) -> bool:
 class _Reading:
     """One file being read."""
 
-    def __init__(self, file: Any, about: dict[str, Any]) -> None:
+    def __init__(self, file: Any, about: dict[str, Any], size: int) -> None:
         self.file, self.about = file, about
+        self.room = ROOM + 8 * size  # a bias of a picture's patches is written out as large as that
         self.found: dict[str, Tensor] = {}
 
     def all(self) -> Kept:
         patterns = {}
+        if not 1 <= len(self.about["runs"]) <= RUNS:
+            raise _NotReadError(f"it holds {len(self.about['runs']):,} patterns, and a trace 1 to {RUNS:,}")
         for n, run in enumerate(self.about["runs"]):
             if not _is_name(run["name"]) or run["name"] in patterns:
                 raise _NotReadError("its patterns have no names of their own")
@@ -233,7 +252,9 @@ class _Reading:
         if name not in self.about["tensors"]:
             raise _NotReadError(f"it lacks the tensor {str(name)[:60]}")
         found: Tensor = self.file.get_tensor(name)
-        if self.about["tensors"][name] != [_DTYPES.get(found.dtype), list(found.shape), zlib.crc32(bytes_of(found))]:
+        if found.dtype not in _DTYPES or found.dim() > AXES or math.prod(max(n, 1) for n in found.shape) > self.room:
+            raise _NotReadError(f"its tensor {name[:60]} has a dtype or shape that no trace has")
+        if self.about["tensors"][name] != [_DTYPES[found.dtype], list(found.shape), zlib.crc32(bytes_of(found))]:
             raise _NotReadError(f"its tensor {name[:60]} is damaged")
         self.found[name] = found
         return found
@@ -243,7 +264,7 @@ class _Reading:
         v = self.tensor(f"{n}/v") if run["values"] else None
         if any(x.dim() == 4 and 0 in x.shape for x in (q, k)):  # sizes must be paid for in bytes
             raise _NotReadError("a pattern of it has no cell")
-        spec = read_down(run["options"], self.tensor)
+        spec = read_down(run["options"], self.tensor, self.room)
         plan = make_plan("read_trace", q, k, v, spec, draw=False)
         facts = [self.tensor(f"{n}/{name}") for name in _FACTS]
         rows = (plan.geometry.B, plan.geometry.H, plan.geometry.T)
@@ -254,7 +275,7 @@ class _Reading:
     def tokens(self) -> Tokens | None:
         if "tokens" not in self.about["tensors"]:
             return None
-        found = json.loads(bytes(bytes_of(self.tensor("tokens"))))
+        found = json.loads(bytes(bytes_of(self.tensor("tokens"))), object_pairs_hook=_once)
         if not are_tokens(found):
             raise _NotReadError("its tokens are no words")
         return dict(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.spec.checks import FAR, float_tensor, is_integer, whole_number
 from headwise.spec.geometry import Cells, Geometry
 from headwise.spec.scores import Compact, Rules, TableRule
-from headwise.tracing import readable
+from headwise.tracing import followed, readable
 
 __all__ = ["Alibi", "RelativeBias", "T5Bias"]
 
@@ -116,8 +117,14 @@ class Alibi(Rules):
                         "Give key_positions for the keys where T and S differ." if alone else "",
                     )
                 )
-            if value.is_floating_point() and readable(value) and not bool(torch.isfinite(value).all()):
-                raise SpecError(sentence("Alibi", f"{name} holds NaN or inf", "a position is a finite number"))
+            if not readable(value):
+                continue
+            if value.is_floating_point():
+                if not bool(torch.isfinite(value).all()):
+                    raise SpecError(sentence("Alibi", f"{name} holds NaN or inf", "a position is a finite number"))
+            elif bool(((value > _WHOLE) | (value < -_WHOLE)).any()):
+                rule = f"differences of positions are exact up to {_WHOLE} on either side of 0"
+                raise SpecError(sentence("Alibi", f"{name} holds a number beyond", rule))
 
     def parameter(self) -> Tensor:
         return self.slopes
@@ -295,12 +302,14 @@ class T5Bias(Compact):
     def with_parameter(self, tensor: Tensor) -> T5Bias:
         return T5Bias(tensor, self.bidirectional, self.max_distance)
 
+    def entries_written(self) -> int:
+        return self.weights.shape[1] * (self.max_distance * (2 if self.bidirectional else 1) + 1)
+
     def places(self) -> Tensor:
         """The bucket of every distance there is, from the furthest behind on: int64 [R]."""
-        ahead = self.max_distance if self.bidirectional else 0
-        offsets = torch.arange(-self.max_distance, ahead + 1, device=self.weights.device)
-        each = self.weights.shape[0] // (2 if self.bidirectional else 1)
-        return _t5_bucket(offsets.abs(), each, self.max_distance) + torch.where(offsets > 0, each, 0)
+        follows = followed(self.weights)  # what is made there is no tensor to keep
+        find = _t5_places.__wrapped__ if follows else _t5_places
+        return find(self.weights.shape[0], self.bidirectional, self.max_distance, self.weights.device)
 
     def entries(self, cells: Cells) -> Tensor:
         buckets = self.places()  # looked up and not worked out a cell: rounding may not depend on where a cell lies
@@ -310,7 +319,18 @@ class T5Bias(Compact):
         return RelativeBias(self.written(), self.max_distance)
 
 
+_WHOLE = 2**52  # the difference of two such numbers is a whole number in float64, and fits int64
 _ONE_BUCKET = 2**20  # from here on there is one bucket at the latest
+
+
+@functools.lru_cache(maxsize=8)
+def _t5_places(buckets: int, bidirectional: bool, max_distance: int, device: torch.device) -> Tensor:
+    """The bucket of every distance; each tile of a call asks for the same ones."""
+    ahead = max_distance if bidirectional else 0
+    with torch.inference_mode(False):  # who differentiates may ask for those that were found in inference mode
+        offsets = torch.arange(-max_distance, ahead + 1, device=device)
+        each = buckets // (2 if bidirectional else 1)
+        return _t5_bucket(offsets.abs(), each, max_distance) + torch.where(offsets > 0, each, 0)
 
 
 def _t5_bucket(distance: Tensor, buckets: int, max_distance: int) -> Tensor:

@@ -104,29 +104,37 @@ def encode(spec: AttentionSpec) -> Encoded:
 
 
 def _written(value: Any, into: Encoded, tensors: list[Tensor]) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        return "t"
-    if isinstance(value, str):
-        return f"'{value}"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        into.ints.append(value)
-        return "i"
-    if isinstance(value, float):
-        into.floats.append(value)
-        return "f"
-    if isinstance(value, tuple):
-        return " ".join([f"[{len(value)}"] + [_written(one, into, tensors) for one in value])
-    kind = type(value)
-    held = [
-        _written(getattr(value, name), into, tensors if n == 0 else into.conditions)
-        for n, name in enumerate(FIELDS[kind])
-    ]
-    return " ".join([kind.__name__, *held])
+    """The words of a value in the order of reading; without calls in calls, of which a compiler has few to spare."""
+    words: list[str] = []
+    left = [(value, tensors)]
+    while left:
+        value, tensors = left.pop()
+        if value is None:
+            words.append("-")
+        elif isinstance(value, Tensor):
+            tensors.append(value)
+            words.append("t")
+        elif isinstance(value, str):
+            words.append(f"'{value}")
+        elif isinstance(value, bool):
+            words.append("yes" if value else "no")
+        elif isinstance(value, int):
+            into.ints.append(value)
+            words.append("i")
+        elif isinstance(value, float):
+            into.floats.append(value)
+            words.append("f")
+        elif isinstance(value, tuple):
+            words.append(f"[{len(value)}")
+            left += [(one, tensors) for one in reversed(value)]
+        else:
+            kind = type(value)
+            words.append(kind.__name__)
+            held = [
+                (getattr(value, name), tensors if n == 0 else into.conditions) for n, name in enumerate(FIELDS[kind])
+            ]
+            left += reversed(held)
+    return " ".join(words)
 
 
 def decode(encoded: Encoded) -> AttentionSpec:

@@ -15,7 +15,7 @@ from torch import Tensor
 from headwise.spec.checks import batch_of
 from headwise.spec.geometry import Geometry
 
-__all__ = ["MAX_RUNS", "Intervals", "capped", "hull_of", "runs_of_equal", "runs_of_true"]
+__all__ = ["MAX_RUNS", "Intervals", "capped", "hull_of", "joined", "runs_of_equal", "runs_of_true"]
 
 # More runs a row than this are not worth comparing one by one: only their hull is kept, and a tile asks the mask.
 MAX_RUNS = 32
@@ -141,6 +141,13 @@ class Intervals:
             covered += int((high - torch.maximum(low, reach)).clamp(min=0).sum())
             reach = torch.maximum(reach, high)
         return covered * ((batch.stop - batch.start) if lo.shape[0] == 1 else 1)
+
+
+def joined(found: list[Intervals], join: Callable[[Intervals, Intervals], Intervals]) -> Intervals:
+    """Intervals joined two by two: bounds of a thousand masks are ten calls deep, not a thousand."""
+    while len(found) > 1:
+        found = [join(*found[n : n + 2]) if n + 1 < len(found) else found[n] for n in range(0, len(found), 2)]
+    return found[0]
 
 
 def _alive(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,10 +19,12 @@ from torch import Tensor
 from headwise.errors import SpecError, sentence
 from headwise.spec.checks import FAR, int_vector, is_integer, of_class, whole_number
 from headwise.spec.geometry import Cells, Geometry
-from headwise.spec.intervals import Intervals
+from headwise.spec.intervals import Intervals, joined
 from headwise.spec.picture import picture_of
 
-__all__ = ["And", "Mask", "Or"]
+__all__ = ["DEPTH", "And", "Mask", "Or"]
+
+DEPTH = 64  #: masks inside masks, at most: what walks through them calls itself that often, and so do pickle and copy
 
 
 class Mask:
@@ -38,6 +40,7 @@ class Mask:
     per_batch = False  # the same for batch rows
     by_position = False  # True where a query's row follows from its position, wherever in a text the call begins
     never_ahead = False  # True where no query sees a key after its own position, whatever the sizes
+    _depth = 0  # how many masks lie inside each other below this one
 
     def keep(self, cells: Cells) -> Tensor:
         """The definition: bool, broadcastable to the cells' shape."""
@@ -152,10 +155,10 @@ class Mask:
         raise SpecError(sentence("mask", "a mask was asked whether it is true", rule, todo="Combine with & and |."))
 
     def __and__(self, other: Mask) -> Mask:
-        return And((*_members(self, And), *_members(_a_mask(other, "&"), And)))
+        return _combined(And, self, _a_mask(other, "&"))
 
     def __or__(self, other: Mask) -> Mask:
-        return Or((*_members(self, Or), *_members(_a_mask(other, "|"), Or)))
+        return _combined(Or, self, _a_mask(other, "|"))
 
     def __rand__(self, other: Any) -> Mask:
         return _a_mask(other, "&") & self
@@ -180,9 +183,10 @@ def with_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     return fresh
 
 
-def _members(mask: Mask, kind: type[_Combined]) -> tuple[Mask, ...]:
-    """What a mask of this kind combines, else the mask itself: many in a row lie side by side, not in each other."""
-    return mask.masks if type(mask) is kind else (mask,)
+def _combined(kind: type[_Combined], one: Mask, other: Mask) -> Mask:
+    """Two masks as one. What either of them combines in the same way lies side by side there, not in each other."""
+    members = one.masks if type(one) is kind else (one,)
+    return kind(members + (other.masks if type(other) is kind else (other,)))
 
 
 def _a_mask(value: Any, sign: str) -> Mask:
@@ -196,6 +200,25 @@ def _a_mask(value: Any, sign: str) -> Mask:
 @dataclass(frozen=True, eq=False)
 class _Combined(Mask):
     masks: tuple[Mask, ...]
+
+    def __post_init__(self) -> None:
+        try:
+            masks = tuple(self.masks)
+            depth = 1 + max([mask._depth for mask in masks])
+        except (TypeError, ValueError, AttributeError):  # nothing to iterate, nothing in it, or something else in it
+            what, rule = (
+                "it was given nothing to combine, or something that is no mask",
+                "it combines one or more masks",
+            )
+            raise SpecError(sentence(type(self).__name__, what, rule, todo="Combine with & and |.")) from None
+        object.__setattr__(self, "masks", masks)
+        object.__setattr__(self, "_depth", depth)
+        if depth > DEPTH:
+            what = f"masks combined by & and | lie inside each other {depth} deep"
+            todo = "Write the cells out in hw.Dense(keep), or the condition in hw.Rule(fn)."
+            raise SpecError(
+                sentence("mask", what, f"at most {DEPTH} do; many joined by & alone, or by | alone, are one", todo=todo)
+            )
 
     @property
     def per_head(self) -> bool:  # type: ignore[override]
@@ -217,17 +240,18 @@ class _Combined(Mask):
         return {letter: size for mask in reversed(self.masks) for letter, size in mask.sizes().items()}
 
     def parts(self) -> tuple[Mask, ...]:
-        return tuple(part for mask in self.masks for part in mask.parts())
+        found: list[Mask] = []
+        left: list[Mask] = [self]
+        while left:
+            mask = left.pop()
+            if isinstance(mask, _Combined):
+                left += reversed(mask.masks)
+            else:
+                found += mask.parts()
+        return tuple(found)
 
     def mapped(self, fn: Callable[[Tensor], Tensor]) -> Mask:
         return type(self)(tuple(mask.mapped(fn) for mask in self.masks))
-
-
-def _crossed(found: list[Intervals], cross: Callable[[Intervals, Intervals], Intervals]) -> Intervals:
-    """Intervals crossed two by two: bounds of a thousand masks are ten calls deep, not a thousand."""
-    while len(found) > 1:
-        found = [cross(*found[n : n + 2]) if n + 1 < len(found) else found[n] for n in range(0, len(found), 2)]
-    return found[0]
 
 
 class And(_Combined):
@@ -250,7 +274,7 @@ class And(_Combined):
         return kept
 
     def intervals(self, geometry: Geometry) -> Intervals:
-        return _crossed([mask.intervals(geometry) for mask in self.masks], operator.and_)
+        return joined([mask.intervals(geometry) for mask in self.masks], operator.and_)
 
     def __repr__(self) -> str:
         return " & ".join(f"({m})" if isinstance(m, Or) else str(m) for m in self.masks)
@@ -276,7 +300,7 @@ class Or(_Combined):
         return kept
 
     def intervals(self, geometry: Geometry) -> Intervals:
-        return _crossed([mask.intervals(geometry) for mask in self.masks], operator.or_)
+        return joined([mask.intervals(geometry) for mask in self.masks], operator.or_)
 
     def __repr__(self) -> str:
         return " | ".join(f"({m})" if isinstance(m, And) else str(m) for m in self.masks)

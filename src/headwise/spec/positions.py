@@ -193,19 +193,33 @@ class Chunks(Mask):
     def check(self, geometry: Geometry) -> None:
         int_vector("Chunks", "start", self.start, geometry)
 
+    def _start(self, geometry: Geometry) -> Tensor:
+        """Where a chunk begins, one of those near position 0, so that no sum overflows: int64 [B or 1, 1]."""
+        size = min(self.size, 2**63 - 1)
+        if isinstance(self.start, int):
+            behind = self.start % self.size
+            return column(behind if behind <= FAR else behind - self.size, geometry)
+        start = column(self.start, geometry) % size
+        return torch.where(start > FAR, start - size, start).clamp(min=-FAR)
+
     def _chunk(self, at: Tensor, start: Tensor) -> Tensor:
-        return torch.div(at - start, min(self.size, FAR), rounding_mode="floor")
+        return torch.div(at - start, self._size, rounding_mode="floor")
+
+    @property
+    def _size(self) -> int:
+        """The size of a chunk, of which one is as good as another where it holds every position."""
+        return min(self.size, 2 * FAR)
 
     def keep(self, cells: Cells) -> Tensor:
-        start = rows_of(column(self.start, cells.geometry), cells.batch)[:, :, None, None]
+        start = rows_of(self._start(cells.geometry), cells.batch)[:, :, None, None]
         return self._chunk(cells.pos, start) == self._chunk(cells.j, start)
 
     def intervals(self, geometry: Geometry) -> Intervals:
-        start = column(self.start, geometry)
+        start = self._start(geometry)
 
         def ends(batch: slice, rows: slice) -> tuple[Tensor | int, Tensor | int]:
             origin = rows_of(start, batch)
-            lo = self._chunk(geometry.positions(batch, rows), origin) * min(self.size, FAR) + origin
-            return lo, lo + min(self.size, FAR)
+            lo = self._chunk(geometry.positions(batch, rows), origin) * self._size + origin
+            return lo, lo + self._size
 
         return Intervals.between(geometry, ends)

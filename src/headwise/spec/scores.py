@@ -108,6 +108,10 @@ class Compact(TableRule):
         """The entry that each number of the basic rule is, for any one head: int64."""
         raise NotImplementedError
 
+    def entries_written(self) -> int:
+        """How many numbers the basic rule has, of all heads."""
+        raise NotImplementedError
+
     def written(self) -> Tensor:
         """The basic rule's numbers, a head's in the shape of ``places``; float32 where the table is float64."""
         table = self.by_head(self.parameter())
@@ -293,6 +297,9 @@ class GridBias(Compact):
 
     def hidden(self, cells: Cells) -> Tensor:
         return self.added(cells) == float("-inf")
+
+    def entries_written(self) -> int:
+        return self.table.shape[1] * self._tokens**2
 
     def places(self) -> Tensor:
         token = torch.arange(self._tokens, device=self.table.device)

@@ -6,7 +6,6 @@ of them where all queries or all batch rows agree. What no table can say is read
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Iterator
 
@@ -32,7 +31,7 @@ from headwise.spec import (
     Window,
 )
 from headwise.spec.checks import FAR
-from headwise.spec.intervals import MAX_RUNS, hull_of
+from headwise.spec.intervals import MAX_RUNS, hull_of, joined
 
 __all__ = ["MaskLowering", "four", "mask_refusal"]
 
@@ -98,7 +97,7 @@ class MaskLowering:
         if id(mask) not in self._found:
             if isinstance(mask, (And, Or)):
                 join = operator.and_ if isinstance(mask, And) else operator.or_
-                self._found[id(mask)] = functools.reduce(join, map(self._intervals, mask.masks))
+                self._found[id(mask)] = joined([self._intervals(part) for part in mask.masks], join)
             else:
                 self._found[id(mask)] = mask.intervals(self.geometry)
         return self._found[id(mask)]
