@@ -140,8 +140,8 @@ def test_weights_are_those_before_dropout(zoo: Any) -> None:
 def test_weights_are_made_only_when_wanted(zoo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = hw.use(zoo.model("llama")), zoo.batch("llama")
     made = []
-    real = register._probabilities
-    monkeypatch.setattr(register, "_probabilities", lambda *asked: made.append(1) or real(*asked))
+    real = register.output_and_weights
+    monkeypatch.setattr(register, "output_and_weights", lambda *asked: made.append(1) or real(*asked))
     zoo.result(model, batch)
     model(**batch, output_hidden_states=True)
     with hw.observe(model, hw.Entropy()):

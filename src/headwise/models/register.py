@@ -22,10 +22,10 @@ from headwise.models.padding import (
     runs_on_sdpa,
     spread_evenly,
 )
+from headwise.models.probabilities import output_and_weights
 from headwise.models.projections import Kept, kept_heads
 from headwise.models.watch import anybody_watches, watching
 from headwise.ops import attention
-from headwise.pattern import Pattern
 from headwise.spec import Bias, Documents, Mask, Rule, Rules, SoftCap
 from headwise.tracing import break_graph, recorded
 
@@ -199,26 +199,7 @@ def _run(module: nn.Module, call: Call, edits: Edits | None, weights: bool) -> t
     mask = mask_of_statistics(call)
     for watcher, attended in zip(watchers, shown, strict=True):
         watcher.took(module, replace(attended, out=out), mask)
-    return out, _probabilities(ran.pattern, call.q.dtype) if weights else None
-
-
-def _probabilities(pattern: Pattern, dtype: torch.dtype) -> Tensor:
-    try:
-        return pattern.to_dense().to(dtype)
-    except UnsupportedError as refusal:
-        raise _too_large(pattern) from refusal
-
-
-def _too_large(pattern: Pattern) -> UnsupportedError:
-    b, h, t, s = pattern.shape
-    return UnsupportedError(
-        sentence(
-            "output_attentions",
-            f"the weights of one layer would be [B={b},H={h},T={t},S={s}], {b * h * t * s * 4 / 2**30:.1f} GiB",
-            "whole patterns are only given up to the size that Pattern.to_dense allows",
-            todo="Ask what you need of them with hw.observe(model, hw.Entropy(), hw.TopKeys(8), ...), in O(T) memory.",
-        )
-    )
+    return output_and_weights(module, call, out, ran.pattern) if weights else (out, None)
 
 
 def _refuse_unknown(module: nn.Module, kwargs: dict[str, Any]) -> None:

@@ -57,9 +57,10 @@ def use(model: Model) -> Model:
     modules call, the mask they are given, and that ``generate`` keeps the past in a `GrowingCache` unless it is told
     otherwise. Doing it again changes nothing.
 
-    ``model(..., output_attentions=True)`` gives the exact weights of a call. Setting ``model.config.output_attentions``
-    while the model is in use is a ValueError of transformers' own, which allows that flag to its eager path alone: set
-    it before, or give the keyword to the call.
+    ``model(..., output_attentions=True)`` gives the exact weights of a call. A gradient that is asked of them is an
+    UnsupportedError, raised in ``backward``: the output does not come from them. Setting
+    ``model.config.output_attentions`` while the model is in use is a ValueError of transformers' own, which allows that
+    flag to its eager path alone: set it before, or give the keyword to the call.
 
     Args:
         model: a transformers model (``PreTrainedModel``), or a part of one.
