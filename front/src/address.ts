@@ -39,6 +39,13 @@ function view(word: string): [number, number, number] {
   return [key as number, query as number, span as number];
 }
 
+function range(word: string): number | null {
+  if (word === "none") return null;
+  const value = /^\d{0,9}(\.\d{1,12})?(e-?\d{1,2})?$/.test(word) ? Number(word) : NaN;
+  if (!(value > 0) || !Number.isFinite(value)) throw new Wrong("not a number above 0");
+  return value;
+}
+
 const flag = (word: string): boolean => oneOf(word, ["0", "1"]) === "1";
 const some = (word: string): string[] => (word === "" ? [] : word.split(","));
 const layerAt = (scene: Scene, state: State) => scene.layers[state.layer] as Scene["layers"][number];
@@ -62,6 +69,7 @@ const READ: Record<string, (word: string, scene: Scene, state: State) => Partial
   row: (word, scene) => ({ b: whole(word, scene.batch, "row") }),
   at: (word) => ({ at: view(word) }),
   scale: (word) => ({ scale: oneOf(word, ["linear", "sqrt", "log"] as const) }),
+  range: (word) => ({ range: range(word) }),
   pool: (word) => ({ pool: oneOf(word, ["mean", "max"] as const) }),
   hide: (word) => ({ hide: flag(word) }),
   norm: (word) => ({ norm: flag(word) }),
@@ -77,15 +85,14 @@ const READ: Record<string, (word: string, scene: Scene, state: State) => Partial
   theme: (word) => ({ theme: oneOf(word, ["auto", "light", "dark"] as const) }),
 };
 
-/** How each word is written. */
+/** How each word is written; run and minus go together, see `runs`. */
 const WRITE: Record<string, (state: State) => string> = {
-  run: ({ run }) => String(run),
-  minus: ({ minus }) => String(minus),
   head: (state) => placeName([state.layer, state.head]),
   beside: ({ beside }) => (beside ? placeName(beside) : "none"),
   row: ({ b }) => String(b),
   at: ({ at }) => (at ? at.map((x) => String(Number(x.toFixed(2)))).join(",") : "none"),
   scale: ({ scale }) => scale,
+  range: ({ range: end }) => String(end ?? "none"),
   pool: ({ pool }) => pool,
   hide: ({ hide }) => (hide ? "1" : "0"),
   norm: ({ norm }) => (norm ? "1" : "0"),
@@ -101,10 +108,16 @@ const WRITE: Record<string, (state: State) => string> = {
   theme: ({ theme }) => theme,
 };
 
+/** An address that names a run or what is taken from it says both: what it leaves out is run 0, and nothing taken. */
+function runs({ run, minus }: State, first: State): string[] {
+  if (run === first.run && minus === first.minus) return [];
+  return [...(run !== 0 || minus === null ? [`run=${run}`] : []), ...(minus === null ? [] : [`minus=${minus}`])];
+}
+
 /** The part of an address behind "#"; empty where nothing differs from the opening state. */
 export function write(state: State, scene: Scene): string {
   const first = opening(scene);
-  const words: string[] = [];
+  const words = runs(state, first);
   for (const [name, say] of Object.entries(WRITE)) {
     const word = say(state);
     // Commas stay as they are: they mean nothing in a fragment.
@@ -130,6 +143,7 @@ export function read(hash: string, scene: Scene): { state: State; says: string |
       wrong.push(`${short(part)} (${error instanceof Wrong ? error.message : "broken % signs"})`);
     }
   }
+  if (words.has("run") || words.has("minus")) state = { ...state, run: 0, minus: null };
   for (const [name, follow] of Object.entries(READ)) {
     const word = words.get(name);
     if (word === undefined) continue;

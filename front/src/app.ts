@@ -95,7 +95,7 @@ export class App {
     this.theme();
     this.node.append(this.header(address), this.notices.node, make("div", { class: "panels" }, overview, middle, side), this.keys);
     this.parts.push(new Overview(overview, scene, store, transport, (says) => this.notices.tell(says)));
-    this.undo.push(mapControls(tools, scene, store));
+    this.undo.push(mapControls(tools, scene, store, () => store.get().range ?? this.tiles.ranges.end));
     this.first = new MapCard(this.maps, scene, store, this.tiles, ({ layer, head }) => [layer, head], (says) => this.notices.tell(says));
     this.side(side);
     this.besideOf(store.get());

@@ -2,6 +2,7 @@
 
 import { placeName, scoresOf, title } from "./choosing";
 import type { Place } from "./choosing";
+import { earned } from "./earned";
 import { fixed } from "./numbers";
 import type { Scene } from "./protocol";
 import type { State } from "./state";
@@ -35,6 +36,16 @@ export interface Arrangement {
   height: number;
   columns: number;
   rows: number;
+  /** Layers take several rows, and each map has its head's name below. */
+  wrapped: boolean;
+  /** The first row of each layer, where heads stand by layer. */
+  starts: number[];
+}
+
+/** What the maps may take: a largest side, and a height that they had better fill; null where the height is theirs. */
+export interface Room {
+  largest: number;
+  height: number | null;
 }
 
 const LEAST = 16;
@@ -49,6 +60,12 @@ const LABEL = { least: 34, letter: 6.6, around: 9 };
 /** Sides of a map where there is room. */
 const USUAL = 34;
 export const LARGEST = 96;
+/** And where few heads have a panel to themselves. */
+const FILLING = 240;
+/** A layer is broken into rows only where maps grow by this factor. */
+const WORTH = 1.35;
+/** A head's name below its map. */
+const NAME = 15;
 /** Height that heads are shown in, where they decide it. */
 const HEIGHT = 560;
 /** Two lines of writing below a map, where heads stand in the order of a score. */
@@ -67,7 +84,7 @@ export function gutterOf(scene: Scene): number {
 
 /** The largest side of a map with which all layers are seen in a height: few heads have large maps. */
 export function largestIn(scene: Scene, height: number): number {
-  return Math.min(LARGEST, Math.max(USUAL, Math.floor((height - TOP) / scene.layers.length) - GAP));
+  return Math.min(FILLING, Math.max(USUAL, Math.floor((height - TOP) / scene.layers.length) - GAP));
 }
 
 /** How wide the grid of heads is when it has all the room it can use. */
@@ -103,8 +120,26 @@ function inOrder(scene: Scene, state: State): Cell[] {
   return found.sort((a, b) => (b.score as number) - (a.score as number) || a.n - b.n);
 }
 
-/** Lays the overview out in `width` pixels, with maps of at most `largest` pixels. */
-export function arrange(scene: Scene, state: State, width: number, largest: number): Arrangement {
+/** Rows that all layers take, with so many heads in each. */
+const rowsOf = (scene: Scene, columns: number): number => scene.layers.reduce((sum, { heads }) => sum + Math.ceil(heads / columns), 0);
+
+/** How many heads stand in a row: all of a layer, or fewer where that leaves most of the height empty. */
+function columnsIn(scene: Scene, width: number, { height }: Room): number {
+  const whole = Math.max(1, ...scene.layers.map(({ heads }) => heads));
+  const across = (columns: number) => Math.floor((width - gutterOf(scene) - MARGIN) / columns) - GAP;
+  if (height === null || across(whole) >= LARGEST) return whole;
+  let best = { columns: whole, side: across(whole) * WORTH };
+  for (let columns = whole - 1; columns > 0; columns--) {
+    const down = Math.floor((height - GAP) / rowsOf(scene, columns)) - NAME - GAP;
+    const side = Math.min(FILLING, across(columns), down);
+    if (side > best.side) best = { columns, side };
+  }
+  return best.columns;
+}
+
+/** Lays the overview out in `width` pixels. */
+export function arrange(scene: Scene, state: State, width: number, room: Room): Arrangement {
+  const { largest } = room;
   if (state.sort !== "place") {
     const cells = inOrder(scene, state);
     const across = Math.max(SORTED, Math.min(largest, SORTED + (largest > SORTED ? 16 : 0)));
@@ -117,33 +152,38 @@ export function arrange(scene: Scene, state: State, width: number, largest: numb
       cell.y = cell.row * step[1];
     });
     const rows = Math.ceil(cells.length / columns);
-    return { sorted: true, cells, size: across - 8, step, gutter: 0, top: 0, width, height: rows * step[1], columns, rows };
+    const height = rows * step[1];
+    return { sorted: true, cells, size: across - 8, step, gutter: 0, top: 0, width, height, columns, rows, wrapped: false, starts: [] };
   }
-  const columns = Math.max(1, ...scene.layers.map(({ heads }) => heads));
+  return byLayer(scene, state, width, room);
+}
+
+function byLayer(scene: Scene, state: State, width: number, room: Room): Arrangement {
+  const columns = columnsIn(scene, width, room);
+  const wrapped = scene.layers.some(({ heads }) => heads > columns);
+  const rows = rowsOf(scene, columns);
+  const top = wrapped ? GAP : TOP;
+  const below = wrapped ? NAME : 0;
   const gutter = gutterOf(scene);
-  const side = Math.max(LEAST + GAP, Math.min(largest + GAP, Math.floor((width - gutter - MARGIN) / columns)));
-  const cells = every(scene).map((place, n) => ({
-    ...writing({ place, n, score: null, few: false }),
-    row: place[0],
-    column: place[1],
-    x: gutter + place[1] * side,
-    y: TOP + place[0] * side,
-    faint: !passes(scene, state, place),
-  }));
-  const rows = scene.layers.length;
-  const size = side - GAP;
-  return {
-    sorted: false,
-    cells,
-    size,
-    step: [side, side],
-    gutter,
-    top: TOP,
-    width: gutter + columns * side,
-    height: TOP + rows * side,
-    columns,
-    rows,
-  };
+  const high = wrapped && room.height !== null ? Math.floor((room.height - top) / rows) - below : Infinity;
+  const most = wrapped ? FILLING : room.largest;
+  const side = Math.max(LEAST + GAP, Math.min(most + GAP, high, Math.floor((width - gutter - MARGIN) / columns)));
+  const step: [number, number] = [side, side + below];
+  const starts: number[] = [];
+  scene.layers.reduce((row, { heads }) => (starts.push(row), row + Math.ceil(heads / columns)), 0);
+  const cells = every(scene).map(([layer, head], n) => {
+    const [row, column] = [(starts[layer] as number) + Math.floor(head / columns), head % columns];
+    return {
+      ...writing({ place: [layer, head], n, score: null, few: false }),
+      row,
+      column,
+      x: gutter + column * step[0],
+      y: top + row * step[1],
+      faint: !passes(scene, state, [layer, head]),
+    };
+  });
+  const [across, down] = [gutter + columns * step[0], top + rows * step[1]];
+  return { sorted: false, cells, size: side - GAP, step, gutter, top, width: across, height: down, columns, rows, wrapped, starts };
 }
 
 /** The cell that an arrow key leads to; layers differ in their number of heads, so the nearest there is. */
@@ -166,7 +206,7 @@ export function say(scene: Scene, cell: Cell, order: string): string {
   const scores = scoresOf(scene, cell.place);
   const kind = scores && scene.kinds.find(({ name }) => name === scores.kind);
   const words = [title(scene, cell.place)];
-  if (kind) words.push(kind.title);
+  if (kind) words.push(`${kind.title}: ${earned(scene, cell.place)}`);
   if (cell.score !== null) words.push(`${order.replaceAll("_", " ")} ${fixed(cell.score, 2)}${cell.few ? ", by too few tokens" : ""}`);
   return words.join(", ");
 }

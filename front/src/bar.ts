@@ -77,15 +77,17 @@ function below(view: View, margins: Margins, look: Look, says: string[], measure
 }
 
 /** Round numbers and where they stand on the bar, 0..1, the largest first. */
-export function numbersOf(look: Pick<Look, "scale" | "range" | "diverging">): { text: string; place: number }[] {
+export function numbersOf(look: Pick<Look, "scale" | "range" | "over" | "diverging">): { text: string; place: number }[] {
   const { scale, range, diverging } = look;
   const along = (value: number) => SCALES[scale](value / range);
   const up = scale === "linear" && !diverging ? equal(range) : rounds(range, diverging ? [0.5] : PLACES, along);
   const ends = [range, ...up].map((value) => ({ text: short(value), place: along(value) }));
   const zero = { text: "0", place: 0 };
-  if (!diverging) return [...ends, zero];
+  // What lies beyond a locked end has the colour of the end.
+  const beyond = (n: number, sign: string) => (look.over && n === 0 ? sign : "");
+  if (!diverging) return [...ends.map(({ text, place }, n) => ({ text: beyond(n, "≥") + text, place })), zero];
   const half = (sign: string, way: number) =>
-    ends.map(({ text, place }) => ({ text: `${sign}${text}`, place: 0.5 + (way * place) / 2 }));
+    ends.map(({ text, place }, n) => ({ text: `${beyond(n, way > 0 ? "≥" : "≤")}${sign}${text}`, place: 0.5 + (way * place) / 2 }));
   return [...half("+", 1), { text: "0", place: 0.5 }, ...half("−", -1).reverse()];
 }
 

@@ -2,6 +2,7 @@
 
 import { kindOf, layerOf, placeName, title } from "./choosing";
 import { button, make } from "./dom";
+import { earned } from "./earned";
 import { MapPanel } from "./map";
 import { letterOf } from "./letter";
 import type { Scene } from "./protocol";
@@ -62,10 +63,12 @@ export class MapCard {
     this.named = named;
     const kind = kindOf(this.scene, place);
     const layer = layerOf(this.scene, place);
+    const how = earned(this.scene, place);
+    const parts = [["earned", how], ["run", `${run}${minus}`], ["site", layer.name]].filter(([, text]) => text);
     this.name.replaceChildren(
       ...(kind ? [letterOf(kind)] : []),
       make("h2", {}, title(this.scene, place), kind ? make("span", {}, `: ${kind.title}`) : null),
-      make("small", {}, `${run}${minus}${run ? " · " : ""}${layer.name}`),
+      make("small", { title: kind ? `${kind.means}: ${how}` : "" }, ...parts.map(([name, text]) => make("span", { class: name as string }, text as string))),
     );
   }
 

@@ -16,6 +16,8 @@ import { brief, share } from "./words";
 export interface Look {
   /** The value at the end of the colour bar. */
   range: number;
+  /** Larger values are shown, in the colour of the end. */
+  over?: boolean;
   scale: State["scale"];
   dark: boolean;
   diverging: boolean;

@@ -66,7 +66,7 @@ export function composed(
     z,
     margins,
     pieces: pieces.list,
-    look: { range, scale: state.scale, dark: isDark(state), diverging: shown.minus !== undefined },
+    look: { range, over: most > range * (1 + 1e-6), scale: state.scale, dark: isDark(state), diverging: shown.minus !== undefined },
     mask,
     queries,
     keys,

@@ -59,10 +59,11 @@ function sinkTitle(scene: Scene, { layer, head, b }: State): string {
   return `Leaves out key ${count(at)} “${shownToken(axis, at)}”, the first that any query may attend to`;
 }
 
-/** What concerns the map. */
-export function mapControls(host: HTMLElement, scene: Scene, store: Store): () => void {
+/** What concerns the map; `end` says where its colour bar ends. */
+export function mapControls(host: HTMLElement, scene: Scene, store: Store, end: () => number): () => void {
   const bound: Bound[] = [];
   const scale = segments<State["scale"]>("Colour scale", [["linear", "linear"], ["sqrt", "√", "square root"], ["log", "log", "logarithm"]], (value) => store.set({ scale: value }));
+  const lock = check("lock", "Locks the colours: the bar ends where it ends now, whatever is looked at next", (on) => store.set({ range: on ? end() : null }));
   const pool = segments<State["pool"]>("One pixel of many cells", [["mean", "mean"], ["max", "max"]], (value) => store.set({ pool: value }));
   const hide = check("hide sink", "", (on) => store.set({ hide: on }));
   bound.push((state) => (hide.node.title = sinkTitle(scene, state)));
@@ -75,6 +76,7 @@ export function mapControls(host: HTMLElement, scene: Scene, store: Store): () =
   bound.push((state) => beside.setAttribute("aria-pressed", String(state.beside !== null)));
   const group = (name: string, node: HTMLElement) => make("span", { class: "pick" }, make("span", { "aria-hidden": "true" }, name), node);
   const colours = group("colour", bind(scale, (state) => state.scale, bound));
+  colours.append(bind(lock, (state) => state.range !== null, bound));
   const pools = group("pool", bind(pool, (state) => state.pool, bound));
   // Where there is too little room for one line, half of them go to the next: never one alone. A saved file holds
   // probabilities as they are, and so has fewer.

@@ -7,6 +7,7 @@ import type { Paper } from "./colour";
 import type { Block } from "./edges";
 import { FAMILY, sizeOf, stroke } from "./figure";
 import type { Figure } from "./figure";
+import { isBare } from "./numbers";
 import { shownToken, span } from "./words";
 
 const TAG = { pad: 5, line: 13, away: 4, widest: 160 };
@@ -28,8 +29,8 @@ export function paintCross(pen: CanvasRenderingContext2D, figure: Figure, at: Bl
   paintLines(pen, figure, ink, [x, y], [(at.j1 - at.j0) * view.kx, (at.i1 - at.i0) * view.ky]);
   const left = margins.left + filled(view).x0;
   const top = margins.top + filled(view).y0;
-  const query = [span(at.i0, at.i1), at.i1 - at.i0 > 1 ? "" : shownToken(figure.queries, at.i0)].filter(Boolean);
-  const key = [span(at.j0, at.j1), at.j1 - at.j0 > 1 ? "" : shownToken(figure.keys, at.j0)].filter(Boolean);
+  const query = [span(at.i0, at.i1), at.i1 - at.i0 > 1 || isBare(figure.queries) ? "" : shownToken(figure.queries, at.i0)].filter(Boolean);
+  const key = [span(at.j0, at.j1), at.j1 - at.j0 > 1 || isBare(figure.keys) ? "" : shownToken(figure.keys, at.j0)].filter(Boolean);
   const lines = inRoom(query, left - TAG.away - 2 * TAG.pad - 1, measure);
   const wide = Math.max(...lines.map(measure)) + 2 * TAG.pad;
   const high = lines.length * TAG.line + 5;

@@ -321,8 +321,8 @@ export class MapPanel {
     const pieces = piecesOf(this.tiles, shown, view, z);
     const most = mostShown(pieces, view, z);
     const name = JSON.stringify(shown);
-    const range = this.tiles.ranges.of(this, { name, most, exact: pieces.exact, again: () => this.paint() });
-    this.figure = composed(this.scene, state, shown, { view, z, margins, pieces, most, range });
+    const own = this.tiles.ranges.of(this, { name, most, exact: pieces.exact, again: () => this.paint() });
+    this.figure = composed(this.scene, state, shown, { view, z, margins, pieces, most, range: state.range ?? own });
     if (this.pointer) this.cross = cellAt(view, ...this.pointer.at);
     const whole = this.put(this.figure, ratio);
     if (!whole) this.paint();

@@ -7,6 +7,7 @@ import { choose, layerTitle, placeName, placeOf, toggle } from "./choosing";
 import type { Place } from "./choosing";
 import { isDark } from "./colour";
 import { button, make } from "./dom";
+import { ruleOf } from "./earned";
 import { Lost } from "./http";
 import { letterOf } from "./letter";
 import { progress } from "./progress";
@@ -67,7 +68,7 @@ export class Overview {
     this.full = new Set(held.length < every(scene).length ? held : []);
     const state = store.get();
     this.roving = placeName([state.layer, state.head]);
-    this.arrangement = arrange(scene, state, 320, ownLargest(scene));
+    this.arrangement = arrange(scene, state, 320, { largest: ownLargest(scene), height: null });
     this.grid.append(this.canvas);
     this.scroller.append(this.grid);
     host.append(this.head(), this.filter(), this.scroller, this.foot());
@@ -118,7 +119,7 @@ export class Overview {
       const chip = button("", () => {
         const { kinds } = this.store.get();
         this.store.set({ kinds: kinds.includes(kind.name) ? kinds.filter((name) => name !== kind.name) : [...kinds, kind.name] });
-      }, { class: "chip", "data-kind": kind.name, title: kind.means });
+      }, { class: "chip", "data-kind": kind.name, title: `${kind.means}; ${ruleOf(kind)}` });
       chip.append(letterOf(kind), make("span", {}, kind.title), make("i", {}, String(count)));
       this.chips.set(kind.name, chip);
       row.append(chip);
@@ -248,21 +249,23 @@ export class Overview {
     const width = Math.max(200, (this.scroller.clientWidth || 320) - 2 * PADDING);
     const state = this.store.get();
     const narrow = (this.scroller.closest(".app")?.clientWidth ?? 0) <= NARROW;
-    const fits = narrow ? ownLargest(this.scene) : largestIn(this.scene, this.scroller.clientHeight);
-    const next = arrange(this.scene, state, width, state.large ? LARGEST : fits);
+    const height = narrow ? null : this.scroller.clientHeight;
+    const fits = height === null ? ownLargest(this.scene) : largestIn(this.scene, height);
+    const next = arrange(this.scene, state, width, { largest: state.large ? Math.max(LARGEST, fits) : fits, height });
     this.arrangement = next;
     this.grid.style.width = `${next.width}px`;
     this.grid.style.height = `${next.height}px`;
     const rows: HTMLElement[] = [];
-    if (!next.sorted) rows.push(this.numbers(next));
+    if (!next.sorted) rows.push(next.wrapped ? make("div", { role: "row" }) : this.numbers(next));
     for (let row = 0; row < next.rows; row++) rows.push(make("div", { role: "row" }));
     if (!next.sorted) {
       this.scene.layers.forEach((layer, at) => {
         const name = make("span", { role: "rowheader", class: "mark", title: `${layerTitle(layer)}: ${layer.name}` }, layer.label);
         name.style.width = `${next.gutter - PADDING}px`;
-        name.style.top = `${next.top + at * next.step[1]}px`;
+        const row = next.starts[at] as number;
+        name.style.top = `${next.top + row * next.step[1]}px`;
         name.style.lineHeight = `${next.size}px`;
-        rows[at + 1]?.append(name);
+        rows[row + 1]?.append(name);
       });
     }
     this.nodes.clear();

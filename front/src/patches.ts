@@ -8,6 +8,8 @@ import { stepAlong } from "./strip";
 import type { Hands, Marks, Shading, Strip } from "./strip";
 
 const EXTRA = 26;
+/** How much of the image a shade leaves: of none all but a little, of the strongest a little. */
+const VEIL = { least: 0.35, most: 0.85 };
 /** Levels that are not worth a dot. */
 const FAINT = 3;
 
@@ -20,6 +22,8 @@ export class Patches implements Strip {
   private readonly down: number;
   private readonly across: number;
   private readonly watcher: ResizeObserver;
+  /** What the patches were cut from, once it is there. */
+  private image: HTMLImageElement | null = null;
   private shading: Shading = { to: null, from: null, dark: false };
   private marks: Marks = { query: null, key: null };
   private here: number | null = null;
@@ -33,6 +37,7 @@ export class Patches implements Strip {
     this.across = axis.width ?? 1;
     this.down = axis.height ?? 1;
     this.canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": `${name}; arrow keys move`, "data-grid": `${this.down}x${this.across}` });
+    if (axis.image) this.load(axis.image);
     host.classList.add("patches");
     host.append(this.canvas);
     this.listen();
@@ -44,6 +49,16 @@ export class Patches implements Strip {
     this.watcher.disconnect();
     cancelAnimationFrame(this.frame);
     this.host.replaceChildren();
+  }
+
+  private load(from: string): void {
+    const image = make("img", { alt: "" });
+    image.addEventListener("load", () => {
+      this.image = image;
+      this.host.toggleAttribute("data-image", true);
+      this.soon();
+    });
+    image.src = from;
   }
 
   shade(shading: Shading): void {
@@ -125,6 +140,7 @@ export class Patches implements Strip {
     const style = getComputedStyle(this.host);
     pen.font = `11px ${style.fontFamily}`;
     const line = style.getPropertyValue("--line") || "gray";
+    if (this.image) pen.drawImage(this.image, 0, top, this.across * cell, this.down * cell);
     for (let at = 0; at < this.axis.labels.length; at++) this.one(pen, at, line);
     this.outline(pen, this.marks.key, style.getPropertyValue("--warm") || "#b85c00", 2);
     this.outline(pen, this.marks.query, style.getPropertyValue("--ink") || "#000", 2.5);
@@ -136,7 +152,10 @@ export class Patches implements Strip {
     const first = to ?? from;
     const ground = shade(dark, to || !from ? "to" : "from", first?.[at] ?? 0);
     pen.fillStyle = css(ground);
+    const level = Math.min(1, (first?.[at] ?? 0) / LEVELS);
+    pen.globalAlpha = this.image && at >= this.before ? VEIL.least + (VEIL.most - VEIL.least) * level : 1;
     pen.fillRect(x, y, w, h);
+    pen.globalAlpha = 1;
     pen.strokeStyle = line;
     pen.lineWidth = 0.5;
     pen.strokeRect(x + 0.5, y + 0.5, w, h);

@@ -7,6 +7,7 @@ import { Cells, colourOf, isLined, isNumbered, reading } from "./cells";
 import { kindOf, title as nameOf } from "./choosing";
 import { colours, css, paper } from "./colour";
 import type { Paper } from "./colour";
+import { earned } from "./earned";
 import { hiddenIn } from "./edges";
 import { FAMILY, gridLines, hatchLines, noteMark, numbersOf, paintFigure, selectionBoxes, sinkBox, sizeOf } from "./figure";
 import type { Figure } from "./figure";
@@ -25,7 +26,7 @@ export function titlesOf({ shown, look }: Figure, scene: Scene): [string, string
   const place: [number, number] = [shown.layer, shown.head];
   const kind = kindOf(scene, place);
   const run = scene.runs.length > 1 && shown.minus === undefined ? scene.runs[shown.run] : undefined;
-  const parts = [scene.title, run, scene.batch > 1 ? `row ${shown.b} of the batch` : undefined];
+  const parts = [scene.title, earned(scene, place), run, scene.batch > 1 ? `row ${shown.b} of the batch` : undefined];
   if (shown.hide) parts.push("sink left out");
   if (look.scale !== "linear") parts.push(look.scale === "sqrt" ? "√ colour scale" : "log colour scale");
   return [`${nameOf(scene, place)}${kind ? `: ${kind.title}` : ""}`, parts.filter(Boolean).join(" · ")];

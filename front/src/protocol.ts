@@ -13,6 +13,8 @@ export interface Axis {
   height?: number;
   width?: number;
   before?: number;
+  /** A grid only: the image that its patches were cut from, as a data URL. */
+  image?: string;
 }
 
 /** One attention module that ran. */
@@ -52,6 +54,8 @@ export interface Kind {
   letter: string;
   means: string;
   margin: number;
+  /** The least lift over chance that it asks for, or score of a broad head; null of what is no kind. */
+  least: number | null;
   colour: string | null;
   source?: string | null;
 }

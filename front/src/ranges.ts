@@ -65,7 +65,8 @@ interface Part {
 export class Ranges {
   private readonly parts = new Map<object, Part>();
   private name = "";
-  private end = 1;
+  /** Where the bars end now. */
+  end = 1;
   /** Every map was exact since it shows what it shows. */
   private known = false;
 

@@ -2,6 +2,7 @@
 
 import type { Reading } from "./cells";
 import { isHidden, maskOf } from "./edges";
+import { isBare } from "./numbers";
 import type { Axis, Layer, Scene, Shown } from "./protocol";
 import { away, count, share, shownToken } from "./words";
 
@@ -56,6 +57,7 @@ function unseen(layer: Layer, shown: Shown, cell: Reading): string | null {
 
 function stretch(said: Said[], one: string, many: string, axis: Axis, from: number, to: number): void {
   const last = to - 1;
+  if (isBare(axis)) return void said.push({ kind: "words", text: from === last ? `${one} ${count(from)}` : `${many} ${count(from)}–${count(last)}` });
   said.push({ kind: "words", text: from === last ? `${one} ${count(from)} ` : `${many} ${count(from)}–${count(last)} ` });
   said.push({ kind: "token", text: shownToken(axis, from) });
   if (from === last) return;

@@ -2,6 +2,7 @@
 
 import { kindOf, layerOf, scoresOf, title } from "./choosing";
 import { make } from "./dom";
+import { earned, ruleOf } from "./earned";
 import { letterOf } from "./letter";
 import { fixed, NO_NUMBER, numeric } from "./numbers";
 import type { HeadScores, Kind, Scene } from "./protocol";
@@ -41,7 +42,7 @@ export class ScoresPanel {
     }
     const kind = kindOf(this.scene, [layer, head]);
     const rows = this.scene.kinds.filter((one) => scores.scores[one.name] !== undefined).map((one) => this.row(one, scores));
-    const chance = "The tick is chance: the score of a head that spreads evenly over the keys it may see.";
+    const chance = "The tick is chance: the score of a head that spreads evenly over the keys it may see. Lift over chance: (score − chance) / (1 − chance).";
     const entropy = make("p", { class: "hint" }, `Mean entropy ${says(scores.entropy, (x) => `${fixed(x, 2)} nats`)}. ${chance}`);
     const few = scores.few.length ? make("p", { class: "hint" }, this.scene.tooFew) : null;
     this.host.replaceChildren(...[name, this.means(kind), ...rows, entropy, few].filter((node) => node !== null));
@@ -51,7 +52,8 @@ export class ScoresPanel {
   private means(kind: Kind | null): HTMLElement | null {
     if (!kind) return null;
     const source = kind.source ? make("small", {}, ` ${kind.source}`) : null;
-    return make("div", { class: "means" }, letterOf(kind), make("p", {}, make("strong", {}, `${kind.title}. `), kind.means, source));
+    const here = earned(this.scene, [this.store.get().layer, this.store.get().head]);
+    return make("div", { class: "means" }, letterOf(kind), make("p", {}, make("strong", {}, `${kind.title}. `), kind.means, source, make("br"), `Here: ${here}.`));
   }
 
   private row(kind: Kind, head: HeadScores): HTMLElement {
@@ -60,7 +62,7 @@ export class ScoresPanel {
     // An even head has all of its score: no chance to clear.
     const ticked = chance < 1;
     const few = head.few.includes(kind.name);
-    const row = make("div", { class: `score${kind.name === head.kind ? " own" : ""}${few ? " few" : ""}`, title: kind.means });
+    const row = make("div", { class: `score${kind.name === head.kind ? " own" : ""}${few ? " few" : ""}`, title: `${kind.means}; ${ruleOf(kind)}` });
     const value = make("span", { class: "value" }, make("b", {}, says(score, share)), ticked ? ` · chance ${share(chance)}` : "");
     const fill = make("i");
     fill.style.width = `${100 * Math.min(1, Math.max(0, score || 0))}%`;

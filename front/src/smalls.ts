@@ -42,6 +42,12 @@ export function drawSmalls(canvas: HTMLCanvasElement, grid: HTMLElement, smalls:
     const x = cell.x + (sorted ? Math.floor((step[0] - 2 - size) / 2) : 0);
     pen.globalAlpha = cell.faint ? 0.16 : 1;
     one(pen, smalls, cell, x, cell.y + (sorted ? 1 : 0), inks);
+    if (smalls.arrangement.wrapped) {
+      pen.fillStyle = inks.soft;
+      pen.font = `11px ${style.fontFamily}`;
+      pen.fillText(placeName(cell.place), cell.x + size / 2, cell.y + size + 8);
+      pen.font = letters;
+    }
     if (cell.score === null) continue;
     const middle = cell.x + (step[0] - 2) / 2;
     pen.fillStyle = inks.soft;

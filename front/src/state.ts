@@ -14,6 +14,8 @@ export interface State {
   /** Key and query in the middle of the map, and how many keys it spans; null = the whole pattern. */
   at: [number, number, number] | null;
   scale: "linear" | "sqrt" | "log";
+  /** The value at the end of the colour bar, where it is locked; null = the largest that is shown. */
+  range: number | null;
   pool: "mean" | "max";
   hide: boolean;
   norm: boolean;
@@ -76,15 +78,18 @@ export class Store {
 }
 
 export function opening(scene: Scene): State {
+  // Of two runs one wants to know what the second changed.
+  const two = scene.runs.length === 2;
   return {
-    run: 0,
-    minus: null,
+    run: two ? 1 : 0,
+    minus: two ? 0 : null,
     layer: scene.open[0],
     head: scene.open[1],
     b: 0,
     beside: null,
     at: null,
     scale: "sqrt",
+    range: null,
     pool: "mean",
     hide: false,
     norm: false,

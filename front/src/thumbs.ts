@@ -4,6 +4,8 @@ import { ramp } from "./colour";
 import type { OverviewMeta, Scene } from "./protocol";
 
 const SHADES = 256;
+/** Larger than so many times its cells, a map is drawn cell by cell. */
+const CRISP = 2.5;
 
 export class Thumbs {
   private readonly side: number;
@@ -90,6 +92,8 @@ export class Thumbs {
 
   draw(pen: CanvasRenderingContext2D, n: number, x: number, y: number, size: number): void {
     const from = [(n % this.across) * this.side, Math.floor(n / this.across) * this.side] as const;
+    // Cells that can be told apart have edges.
+    pen.imageSmoothingEnabled = size < CRISP * this.side;
     pen.drawImage(this.atlas, ...from, this.side, this.side, x, y, size, size);
   }
 }

@@ -22,6 +22,7 @@ describe("the address", () => {
       beside: [2, 1],
       at: [12.5, -3.25, 8],
       scale: "log",
+      range: 0.25,
       pool: "max",
       hide: true,
       norm: true,
@@ -46,6 +47,21 @@ describe("the address", () => {
     expect(read("query=none", SCENE).state.query).toBeNull();
   });
 
+  it("of two runs opens on the second minus the first, and says run and minus together", () => {
+    const two = scene({ runs: ["plain", "cut"] });
+    const first = opening(two);
+    expect([first.run, first.minus, write(first, two)]).toEqual([1, 0, ""]);
+    const ways: [run: number, minus: number | null, hash: string][] = [[0, null, "run=0"], [1, null, "run=1"], [0, 1, "minus=1"]];
+    for (const [run, minus, hash] of ways) {
+      expect(write({ ...first, run, minus }, two)).toBe(hash);
+      expect(read(hash, two)).toEqual({ state: { ...first, run, minus }, says: null });
+    }
+    expect(read("run=1&minus=0", two).state).toEqual(first);
+    expect(read("head=1.0", two).state).toMatchObject({ run: 1, minus: 0 });
+    const many = opening(scene());
+    expect([many.run, many.minus]).toEqual([0, null]);
+  });
+
   const HOSTILE: [string, string][] = [
     ["head=7.0", "no such head"],
     ["head=0.3", "no such head"],
@@ -61,7 +77,11 @@ describe("the address", () => {
     ["at=1,2,NaN", "not three numbers"],
     ["at=1,2,Infinity", "not three numbers"],
     ["at=1,2,0", "spans no key"],
-    ["run=2", "the last run is 1"],
+    ["run=3", "the last run is 2"],
+    ["range=0", "not a number above 0"],
+    ["range=-1", "not a number above 0"],
+    ["range=1e999", "not a number above 0"],
+    ["range=NaN", "not a number above 0"],
     ["row=2", "the last row is 1"],
     ["minus=0", "a run minus itself"],
     ["kinds=nonsense", "no such choice"],

@@ -419,16 +419,36 @@ describe("its SVG", () => {
 
   it("says what the head is called and how it is coloured", async () => {
     const { load, panel, store } = await open(5, 5, {}, undefined, (scene) => {
-      scene.kinds = [{ name: "induction", title: "induction", letter: "I", means: "", margin: 0, colour: null }];
-      scene.heads = [{ layer: 0, head: 0, kind: "induction", entropy: null, scores: {}, chance: {}, few: [] }];
+      scene.kinds = [{ name: "induction", title: "induction", letter: "I", means: "", margin: 0.1, least: 0.1, colour: null }];
+      scene.heads = [{ layer: 0, head: 0, kind: "induction", entropy: null, scores: { induction: 0.183 }, chance: { induction: 0.021 }, few: [] }];
     });
     await load();
     const title = () => /<title>(.*?)<\/title>/.exec(panel.svg())![1];
-    expect(title()).toBe("Layer 0, head 0: induction · a model · base · √ colour scale");
+    const how = "score 0.183, chance 0.021, lift over chance 0.165 (at least 0.1)";
+    expect(title()).toBe(`Layer 0, head 0: induction · a model · ${how} · base · √ colour scale`);
     store.set({ scale: "log", hide: true });
-    expect(title()).toBe("Layer 0, head 0: induction · a model · base · sink left out · log colour scale");
+    expect(title()).toBe(`Layer 0, head 0: induction · a model · ${how} · base · sink left out · log colour scale`);
     store.set({ scale: "linear", hide: false });
-    expect(title()).toBe("Layer 0, head 0: induction · a model · base");
+    expect(title()).toBe(`Layer 0, head 0: induction · a model · ${how} · base`);
+  });
+
+  it("locked colours stay when it is zoomed, and what lies beyond their end says so", async () => {
+    const { load, panel, store, tiles } = await open(64, 64);
+    await load();
+    const bar = () => [...new DOMParser().parseFromString(panel.svg(), "image/svg+xml").querySelectorAll("text")].map((node) => node.textContent);
+    expect(tiles.ranges.end).toBe(0.5);
+    expect(bar()).toContain("0.5");
+    const far = { at: [10, 50, 8] as [number, number, number] };
+    store.set(far);
+    await frame();
+    await load();
+    expect(bar()).not.toContain("0.5");
+    store.set({ range: 0.5 });
+    expect(bar()).toContain("0.5");
+    store.set({ at: null, range: 0.1 });
+    expect(bar()).toContain("≥0.1");
+    store.set({ range: null });
+    expect(bar()).toContain("0.5");
   });
 
   it("marks what is selected, by a line where it is thin", async () => {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { arrange, gutterOf, LARGEST, largestIn, scoreOf, stepFrom, widthOf } from "../src/arrange";
+import { arrange, gutterOf, LARGEST, largestIn, scoreOf, stepFrom } from "../src/arrange";
 import { placeName, title } from "../src/choosing";
 import { Overview } from "../src/overview";
 import { progress } from "../src/progress";
@@ -7,20 +7,20 @@ import type { Scene } from "../src/protocol";
 import { opening, Store } from "../src/state";
 import { browser, Fake, scene, settled } from "./page";
 
-const names = (of: Scene, change: object, width = 320) => arrange(of, { ...opening(of), ...change }, width, 34).cells.map(({ place }) => placeName(place));
+const names = (of: Scene, change: object, width = 320) => arrange(of, { ...opening(of), ...change }, width, { largest: 34, height: null }).cells.map(({ place }) => placeName(place));
 
 describe("where heads stand", () => {
   const SCENE = scene();
 
   it("one row a layer, whatever its number of heads", () => {
-    const { cells, columns, rows } = arrange(SCENE, opening(SCENE), 320, 34);
+    const { cells, columns, rows } = arrange(SCENE, opening(SCENE), 320, { largest: 34, height: null });
     expect([columns, rows]).toEqual([3, 3]);
     expect(cells.map(({ row, column }) => `${row}.${column}`)).toEqual(["0.0", "0.1", "0.2", "1.0", "1.1", "2.0", "2.1", "2.2"]);
   });
 
   it("a filter leaves the grid a grid, and takes heads out of an order by score", () => {
     const kinds = ["induction"];
-    const faint = arrange(SCENE, { ...opening(SCENE), kinds }, 320, 34).cells.filter((cell) => !cell.faint);
+    const faint = arrange(SCENE, { ...opening(SCENE), kinds }, 320, { largest: 34, height: null }).cells.filter((cell) => !cell.faint);
     expect(faint.map(({ place }) => placeName(place))).toEqual(["0.1", "1.0"]);
     expect(names(SCENE, { kinds, sort: "induction" })).toEqual(["1.0", "0.1"]);
   });
@@ -36,7 +36,7 @@ describe("where heads stand", () => {
   it("32 x 32 heads overlap nowhere", () => {
     const layer = scene().layers[0] as Scene["layers"][number];
     const big = scene({ layers: Array.from({ length: 32 }, () => ({ ...layer, heads: 32 })), heads: null });
-    const { cells, size, step } = arrange(big, opening(big), 320, 34);
+    const { cells, size, step } = arrange(big, opening(big), 320, { largest: 34, height: null });
     expect(cells.length).toBe(1024);
     expect(size).toBeGreaterThanOrEqual(16);
     expect(step[0]).toBeGreaterThan(size);
@@ -47,18 +47,41 @@ describe("where heads stand", () => {
     const named = scene();
     (named.layers[2] as { label: string }).label = "encoder 12";
     expect(gutterOf(named)).toBeGreaterThan(gutterOf(SCENE));
-    expect(arrange(named, opening(named), 320, 34).cells.every(({ x }) => x >= gutterOf(named))).toBe(true);
+    expect(arrange(named, opening(named), 320, { largest: 34, height: null }).cells.every(({ x }) => x >= gutterOf(named))).toBe(true);
   });
 
   it("few heads have large maps and a narrow panel, many have neither", () => {
     const few = scene({ layers: SCENE.layers.slice(0, 1), heads: null });
-    expect(largestIn(few, 600)).toBe(LARGEST);
-    expect(widthOf(few)).toBeLessThan(340);
+    expect(largestIn(few, 600)).toBeGreaterThan(2 * LARGEST);
     const many = scene({ layers: Array.from({ length: 30 }, () => ({ ...(SCENE.layers[0] as Scene["layers"][number]), heads: 9 })), heads: null });
     expect(largestIn(many, 600)).toBe(34);
-    const { step, size } = arrange(few, opening(few), 320, LARGEST);
+    const { step, size } = arrange(few, opening(few), 320, { largest: LARGEST, height: null });
     // The ring around the chosen head is 2 pixels wide.
     expect(step[0] - size).toBeGreaterThan(2);
+  });
+
+  it("few heads fill the height, a layer in several rows where its heads would be stamps in one", () => {
+    const one = (heads: number, layers = 1) => scene({ layers: Array.from({ length: layers }, () => ({ ...(SCENE.layers[0] as Scene["layers"][number]), heads })), heads: null });
+    const [width, height] = [290, 700];
+    const room = (of: Scene) => ({ largest: largestIn(of, height), height });
+    const four = arrange(one(4), opening(one(4)), width, room(one(4)));
+    expect(four.wrapped).toBe(true);
+    expect(four.size).toBeGreaterThan(120);
+    expect(four.height).toBeGreaterThan(0.7 * height);
+    expect(four.height).toBeLessThanOrEqual(height);
+    const boxes = new Set(four.cells.map(({ x, y }) => `${x} ${y}`));
+    expect(boxes.size).toBe(4);
+    const two = arrange(one(6, 2), opening(one(6, 2)), width, room(one(6, 2)));
+    expect(two.starts).toEqual([0, Math.ceil(6 / two.columns)]);
+    expect(two.cells.filter(({ place }) => place[0] === 1).every(({ row }) => row >= (two.starts[1] as number))).toBe(true);
+    expect(two.size).toBeGreaterThan(70);
+    const many = arrange(one(9, 30), opening(one(9, 30)), width, room(one(9, 30)));
+    expect([many.wrapped, many.columns, many.rows]).toEqual([false, 9, 30]);
+    // Where the page decides the height, a layer is a row.
+    expect(arrange(one(4), opening(one(4)), width, { largest: 96, height: null }).wrapped).toBe(false);
+    // Arrow keys lead from row to row.
+    const [first] = two.cells;
+    expect(stepFrom(two, first!, "ArrowDown")?.place).toEqual([0, two.columns]);
   });
 
   it.each([["3", "self", "Layer 3, head 0"], ["encoder 0", "self", "Encoder layer 0, head 0"], ["cross 1", "cross", "Cross attention 1, head 0"], ["0", "cross", "Layer 0, head 0"]] as const)("%s (%s) is called %s", (label, kind, called) => {
@@ -77,7 +100,7 @@ describe("where heads stand", () => {
   });
 
   it("a step down from the third head of three lands on the last of two", () => {
-    const arrangement = arrange(SCENE, opening(SCENE), 320, 34);
+    const arrangement = arrange(SCENE, opening(SCENE), 320, { largest: 34, height: null });
     const [, , third] = arrangement.cells;
     expect(placeName(stepFrom(arrangement, third!, "ArrowDown")!.place)).toBe("1.1");
     expect(stepFrom(arrangement, arrangement.cells[0]!, "ArrowLeft")).toBeNull();
@@ -136,8 +159,8 @@ describe("the grid of heads", () => {
     const named = scene();
     (named.layers[2] as { label: string }).label = "cross 0";
     open(named);
-    expect(head("0.1").getAttribute("aria-label")).toBe("Layer 0, head 1, induction");
-    expect(head("2.1").getAttribute("aria-label")).toBe("Cross attention 0, head 1, mixed");
+    expect(head("0.1").getAttribute("aria-label")).toBe("Layer 0, head 1, induction: score 0.800, chance 0.050, lift over chance 0.789 (at least 0.2)");
+    expect(head("2.1").getAttribute("aria-label")).toBe("Cross attention 0, head 1, mixed: no score clears its chance level by its margin");
     for (const node of host.querySelectorAll("[data-head]")) expect(node.getAttribute("role")).toBe("gridcell");
   });
 

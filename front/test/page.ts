@@ -32,7 +32,7 @@ function layer(at: number, change: Partial<Layer>): Layer {
   };
 }
 
-const kind = (name: string, letter: string, colour: string | null): Kind => ({ name, title: name.replace("_", " "), letter, means: `is ${name}`, margin: 0.2, colour });
+const kind = (name: string, letter: string, colour: string | null): Kind => ({ name, title: name.replace("_", " "), letter, means: `is ${name}`, margin: 0.2, least: colour ? 0.2 : null, colour });
 
 /** Two layers of self attention with 3 and 2 heads over 40 tokens, one of cross attention with 3 over 40 x 25. */
 export function scene(change: Partial<Scene> = {}): Scene {
@@ -50,7 +50,7 @@ export function scene(change: Partial<Scene> = {}): Scene {
     title: "A model",
     subtitle: HOSTILE,
     facts: [["heads", "8"]],
-    runs: ["base", "changed"],
+    runs: ["base", "changed", "third"],
     batch: 2,
     layers,
     axes: [tokens(40), tokens(25, "source")],

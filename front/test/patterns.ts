@@ -13,7 +13,7 @@ export function sceneOf(T: number, S: number, layer: Partial<Layer> = {}, axes: 
     causal: false, before: null, after: null, keys: [[0, S]], queries: [[0, T]], edged: true, sink: [0], ...layer,
   };
   return {
-    title: "a model", subtitle: "", facts: [], runs: ["base", "edited"], batch: 1, layers: [whole],
+    title: "a model", subtitle: "", facts: [], runs: ["base", "edited", "third"], batch: 1, layers: [whole],
     axes: [axes.rows ?? words(T), axes.cols ?? words(S)], kinds: [], heads: null, tooFew: "", open: [0, 0], query: 0,
     side: 32, saved: null,
   };

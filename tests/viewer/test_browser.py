@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import dense
 import pytest
 import torch
 from opened import Opened, number, shown
+from PIL import Image
 
 import headwise as hw
 from headwise.heads import Head
-from headwise.viewer import Answers, Grid, Scene
+from headwise.viewer import Answers, Grid, Scene, colours
 from headwise.viewer.server import Server, serve
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -44,7 +46,15 @@ CHANGED = {f"layers.{n}.attn": dense.patterns(T, seed=n + 7, mask=hw.Causal()) f
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    scene = Scene.of({"plain": RUN, "ablated": CHANGED}, tokens=words(T), heads=heads(3, 3), title="Nine heads")
+    scene = Scene.of({"plain": RUN}, tokens=words(T), heads=heads(3, 3), title="Nine heads")
+    with serve(Answers(scene)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[Server]:
+    """Two runs."""
+    scene = Scene.of({"plain": RUN, "ablated": CHANGED}, tokens=words(T), heads=heads(3, 3), title="Nine heads twice")
     with serve(Answers(scene)) as found:
         yield found
 
@@ -153,12 +163,57 @@ def test_the_sink_can_be_hidden_and_rows_scaled(server: Server, tab: Any, hide: 
     assert shown(number(said)) == pytest.approx(shown(float(wanted)), rel=1e-6)
 
 
-def test_a_difference_of_runs(server: Server, tab: Any) -> None:
-    page = Opened(tab, f"{server.url}#head=2.1&minus=1&at=90.5,300.5,8")
+@pytest.mark.parametrize(("runs", "sign", "name"), [("", -1, "ablated − plain"), ("&minus=1", 1, "plain − ablated")])
+def test_two_runs_open_on_their_difference(both: Server, tab: Any, runs: str, sign: int, name: str) -> None:
+    page = Opened(tab, f"{both.url}#head=2.1{runs}&at=90.5,300.5,8")
     said = page.point()
     query, key = (int(said.split(f"{word} ", 1)[1].split()[0]) for word in ("query", "key"))
-    wanted = float(p(2, 1)[query, key] - p(2, 1, run=CHANGED)[query, key])
-    assert number(said) == pytest.approx(wanted, rel=6e-2) and "plain − ablated" in said
+    wanted = sign * float(p(2, 1)[query, key] - p(2, 1, run=CHANGED)[query, key])
+    assert number(said) == pytest.approx(wanted, rel=6e-2) and name in said
+    assert name in tab.locator(".map-name").inner_text()
+
+
+def test_one_of_two_runs_can_be_looked_at_and_linked(both: Server, tab: Any) -> None:
+    page = Opened(tab, f"{both.url}#head=2.1")
+    assert "run" not in page.hash and "minus" not in page.hash
+    run, minus = tab.locator(".page-controls select").all()[:2]
+    assert (run.input_value(), minus.input_value()) == ("1", "0")
+    run.select_option("0")
+    page.drawn()
+    assert page.hash["run"] == "0"
+    again = Opened(tab, tab.evaluate("location.href"))
+    assert tab.locator(".page-controls select").nth(1).input_value() == "none" and again.hash["run"] == "0"
+
+
+def test_locked_colours_stay_when_it_is_zoomed(server: Server, tab: Any) -> None:
+    """Without a lock a cell changes its colour when what is brighter leaves the view."""
+
+    def seen(more: str) -> tuple[int, ...]:
+        page = Opened(tab, f"{server.url}#theme=light&head=0.1&scale=linear&query=none{more}")
+        tab.mouse.move(0, 0)
+        box = page.plot.bounding_box()
+        image = Image.open(io.BytesIO(page.plot.screenshot())).convert("RGB")
+        cell = box["width"] / float(more.rpartition(",")[2])
+        # The view's middle is that of the cell, where its number may stand.
+        return image.getpixel((int(box["width"] / 2 + 0.3 * cell), int(box["height"] / 2 + 0.3 * cell)))
+
+    row, end = p(0, 1)[600], 0.01
+    key = 50 + int((row[50:500] - 0.004).abs().argmin())
+    wanted = colours.ramp(False, False)[round(min(1.0, float(row[key]) / end) * 1023)].tolist()
+    views = [f"&at={key + 0.5},600.5,{span}" for span in (100, 12)]
+    for view in views:
+        assert seen(f"&range={end}{view}") == pytest.approx(wanted, abs=2)
+    assert len({seen(view) for view in views}) == 2
+    page = Opened(tab, f"{server.url}#head=0.1&at=100.5,600.5,12")
+    tab.get_by_label("lock").check()
+    page.drawn()
+    end = float(page.hash["range"])
+    page.plot.focus()
+    tab.keyboard.press("0")
+    page.drawn()
+    assert float(page.hash["range"]) == end and "at" not in page.hash
+    tab.get_by_label("lock").uncheck()
+    assert "range" not in page.hash
 
 
 def test_the_address_reopens_what_was_seen(server: Server, tab: Any) -> None:
@@ -252,11 +307,11 @@ def test_everything_can_be_done_with_keys(server: Server, tab: Any) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("panel", ["text", "profile", "scores"])
-def test_axe_finds_nothing_serious(server: Server, tab: Any, theme: str, panel: str) -> None:
+def test_axe_finds_nothing_serious(both: Server, tab: Any, theme: str, panel: str) -> None:
     axe = Path(__file__).parents[2] / "front/node_modules/axe-core/axe.min.js"
     if not axe.exists():
         pytest.skip("axe-core is not installed; `make test` installs it where there is Node")
-    Opened(tab, f"{server.url}#theme={theme}&panel={panel}&beside=1.1")
+    Opened(tab, f"{both.url}#theme={theme}&panel={panel}&beside=1.1")
     tab.wait_for_timeout(500)
     tab.evaluate(axe.read_text("utf-8"))
     found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
@@ -315,3 +370,91 @@ def test_a_map_of_other_tokens_beside_keeps_its_own_place(tab: Any) -> None:
         page.drawn()
         assert {"at", "key"}.isdisjoint(page.hash) and page.hash["query"] == "5"
         tab.goto("about:blank")  # before its server ends
+
+
+def overlap(tab: Any, selector: str, around: str) -> dict[str, float]:
+    """How much of a box another one covers, and how many of the first there are."""
+    script = """([selector, around]) => {
+        const root = document.querySelector('#headwise').shadowRoot;
+        const outer = root.querySelector(around).getBoundingClientRect();
+        const boxes = [...root.querySelectorAll(selector)].map((node) => node.getBoundingClientRect());
+        const area = boxes.reduce((sum, { width, height }) => sum + width * height, 0);
+        return { part: area / (outer.width * outer.height), count: boxes.length,
+                 inside: boxes.every((box) => box.bottom <= outer.bottom + 1 && box.right <= outer.right + 1) };
+    }"""
+    return tab.evaluate(script, [selector, around])
+
+
+@pytest.mark.parametrize(("layers", "count", "part"), [(1, 4, 0.45), (1, 1, 0.2), (2, 6, 0.35), (4, 4, 0.25)])
+def test_few_heads_fill_their_panel(tab: Any, layers: int, count: int, part: float) -> None:
+    run = {f"layers.{n}.attn": dense.patterns(24, B=1, H=count, Hk=1, seed=n) for n in range(layers)}
+    with serve(Answers(Scene.of({"run": run}))) as server:
+        Opened(tab, server.url)
+        found = overlap(tab, "[data-head]", ".heads-scroll")
+        assert found["count"] == layers * count and found["inside"] and found["part"] > part, found
+        # By keys, too: from row to row, also within a layer.
+        tab.locator("[data-head='0.0']").focus()
+        tab.keyboard.press("End")
+        tab.keyboard.press("Enter")
+        assert tab.locator("[data-here]").get_attribute("data-head") == f"{layers - 1}.{count - 1}"
+        tab.goto("about:blank")  # before its server ends
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_on_a_phone_nothing_of_the_readout_is_cut(chromium: Any, server: Server, both: Server, runs: int) -> None:
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    context.set_default_timeout(30_000)
+    tab = context.new_page()
+    page = Opened(tab, f"{(server if runs == 1 else both).url}#head=1.0&key=1")
+    page.plot.scroll_into_view_if_needed()
+    for x, y in ((0.002, 0.98), (0.4, 0.6), (0.1, 0.3)):  # the first column is of a token of fifty letters
+        box = page.plot.bounding_box()
+        tab.mouse.move(box["x"] + box["width"] * x, box["y"] + box["height"] * y)
+        tab.wait_for_timeout(60)
+        said = tab.locator("[data-z] output").first
+        sizes = said.evaluate(
+            "(node) => { const { left, right } = node.getBoundingClientRect();"
+            " const panel = node.closest('.panel').getBoundingClientRect();"
+            " return [node.scrollHeight - node.clientHeight, node.scrollWidth - node.clientWidth,"
+            " node.getBoundingClientRect().bottom - panel.bottom, -left, right - innerWidth]; }"
+        )
+        assert "quer" in said.inner_text() and max(sizes) <= 1, (said.inner_text(), sizes)
+    context.close()
+
+
+def test_a_head_says_how_it_earned_its_letter(server: Server, tab: Any) -> None:
+    Opened(tab, f"{server.url}#head=1.1&panel=scores")
+    earned = "score 0.200, chance 0.100, lift over chance 0.111 (at least 0.1)"
+    assert earned in tab.locator(".map-name").inner_text()
+    assert earned in tab.locator(".scores-panel .means").inner_text()
+    assert f"induction: {earned}" in tab.locator("[data-head='1.1']").get_attribute("title")
+    assert "lift over chance at least 0.1" in tab.locator("[data-kind='induction']").get_attribute("title")
+
+
+def test_the_image_lies_under_its_patches(tab: Any) -> None:
+    """Left half red, right half blue: its colours are what is seen where nothing is attended to."""
+    image = torch.zeros(3, 32, 32)
+    image[0, :, :16], image[2, :, 16:] = 1, 1
+    x = torch.zeros(1, 1, 65, 8)
+    scene = Scene.of({"run": {"layer": hw.Pattern(x, x)}}, tokens=Grid(8, 8, before=1, image=image))
+    with serve(Answers(scene)) as server:
+        Opened(tab, f"{server.url}#theme=light&query=none")
+        tab.wait_for_selector(".patches[data-image] canvas")
+        tab.wait_for_timeout(200)
+        drawn = Image.open(io.BytesIO(tab.locator(".patches canvas").screenshot())).convert("RGB")
+        width, height = drawn.size
+        left, right = (drawn.getpixel((int(width * part), int(height * 0.7))) for part in (0.19, 0.81))
+        assert left[0] > 200 > left[2] + 60 and right[2] > 200 > right[0] + 60, (left, right)
+        tab.goto("about:blank")  # before its server ends
+
+
+def test_a_saved_page_of_two_runs_opens_on_their_difference(tab: Any, tmp_path: Path) -> None:
+    one, two = dense.patterns(60, B=1, mask=hw.Causal()), dense.patterns(60, B=1, seed=4, mask=hw.Causal())
+    page = hw.view({"plain": one, "cut": two}).save(tmp_path / "a.html")
+    shown_page = Opened(tab, page.as_uri())
+    said = shown_page.point(0.3, 0.8)
+    query, key = (int(said.split(f"{word} ", 1)[1].split()[0]) for word in ("query", "key"))
+    wanted = float((two.to_dense() - one.to_dense())[0, 0, query, key])
+    assert number(said) == pytest.approx(wanted, rel=6e-2) and "cut − plain" in said
+    tab.wait_for_selector(".text-panel[data-ready]")
+    assert "This saved file" not in tab.locator(".text-panel").inner_text()

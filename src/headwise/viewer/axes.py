@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from headwise.errors import SpecError, sentence
+import torch
+from torch import Tensor
+
+from headwise.errors import SpecError, axes, sentence
+from headwise.viewer.sheet import png_of
 
 __all__ = ["Axis", "Grid", "Tokens"]
 
+_LONGEST = 384  # pixels of an image's longer side in the page
 _MOST = 2**22  # positions of one axis: a name for each is kept in the page
 
 
@@ -68,25 +74,38 @@ class Grid:
         width: patches across.
         before: positions in front of the patches, 1 for a class token.
         name: what the image is called.
+        image: the picture that the patches were cut from, as the model read it, resized and cropped: a tensor
+            [3, h, w] or [h, w, 3] or an array of that shape, uint8 or floats of 0 to 1, or an image of Pillow. Floats
+            outside 0 to 1, such as a processor's ``pixel_values[0]``, are stretched from their least to their largest.
+            The page shows it under the patches, at most 384 pixels long.
+
+    Raises:
+        SpecError: sizes that count no patches, an image that is none.
 
     Example:
+        >>> import torch
         >>> from headwise.viewer import Grid
         >>> len(Grid(24, 24, before=1))
         577
+        >>> Grid(2, 2, image=torch.rand(3, 32, 32)).describe()["image"][:22]
+        'data:image/png;base64,'
     """
 
     height: int
     width: int
     before: int = 0
     name: str = "patches"
+    image: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for field, least in (("height", 1), ("width", 1), ("before", 0)):
-            value = getattr(self, field)
+        for name, least in (("height", 1), ("width", 1), ("before", 0)):
+            value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise SpecError(sentence("Grid", f"{field} is {value!r}", f"it counts patches, at least {least}"))
+                raise SpecError(sentence("Grid", f"{name} is {value!r}", f"it counts patches, at least {least}"))
         if len(self) > _MOST:
             raise SpecError(sentence("Grid", f"{len(self):,} patches", f"an axis has at most {_MOST:,} positions"))
+        if self.image is not None:
+            object.__setattr__(self, "image", _pixels(self.image))
 
     def __len__(self) -> int:
         return self.before + self.height * self.width
@@ -105,10 +124,57 @@ class Grid:
     def describe(self) -> dict[str, Any]:
         """As the page reads it."""
         size = {"height": self.height, "width": self.width, "before": self.before}
-        return {"kind": "grid", "name": self.name, "labels": list(self.labels), "special": list(self.special), **size}
+        found = {"kind": "grid", "name": self.name, "labels": list(self.labels), "special": list(self.special), **size}
+        if self.image is not None:
+            found["image"] = "data:image/png;base64," + base64.b64encode(png_of(self.image)).decode("ascii")
+        return found
 
 
 Axis = Tokens | Grid
+
+
+def _pixels(image: Any) -> Tensor:
+    """An image as uint8 [h, w, 3], no larger than a page needs it."""
+    found = _tensor(image)
+    if found.dim() == 3 and found.shape[0] == 3 and found.shape[2] != 3:
+        found = found.movedim(0, 2)
+    if found.dim() != 3 or found.shape[2] != 3 or 0 in found.shape:
+        raise SpecError(
+            sentence("Grid", "the image has other axes", "it is [3,h,w] or [h,w,3]", axes("image", found, ""))
+        )
+    if found.dtype == torch.uint8:
+        found = found.float() / 255
+    if not found.is_floating_point() or not bool(found.isfinite().all()):
+        what = "the image holds numbers that are not finite" if found.is_floating_point() else f"it is {found.dtype}"
+        raise SpecError(sentence("Grid", what, "an image is uint8, or floats of 0 to 1"))
+    found = found.float()
+    low, high = float(found.min()), float(found.max())
+    if low < 0 or high > 1:
+        found = (found - low) / max(high - low, 1e-12)
+    most = max(found.shape[:2])
+    if most > _LONGEST:
+        size = [max(1, round(side * _LONGEST / most)) for side in found.shape[:2]]
+        found = torch.nn.functional.interpolate(found.movedim(2, 0)[None], size, mode="area")[0].movedim(0, 2)
+    return (found * 255).round().to(torch.uint8).contiguous()
+
+
+def _tensor(image: Any) -> Tensor:
+    """A tensor on the CPU of a tensor, an array or an image of Pillow."""
+    if isinstance(image, Tensor):
+        return image.detach().cpu()
+    if callable(getattr(image, "convert", None)) and hasattr(image, "size"):  # Pillow's, which need not be installed
+        rgb = image.convert("RGB")
+        return torch.frombuffer(bytearray(rgb.tobytes()), dtype=torch.uint8).view(rgb.height, rgb.width, 3)
+    if type(image).__module__.partition(".")[0] == "numpy" and hasattr(image, "shape"):
+        try:
+            return torch.as_tensor(image.copy())
+        except (TypeError, RuntimeError) as cause:
+            what = f"the image is an array of {image.dtype}"
+            raise SpecError(sentence("Grid", what, "an image is uint8, or floats of 0 to 1")) from cause
+    rule = "it is a tensor or array [3,h,w] or [h,w,3], or an image of Pillow"
+    raise SpecError(
+        sentence("Grid", f"the image is a {type(image).__name__}", rule, todo="Of a file: PIL.Image.open(path).")
+    )
 
 
 def _whole(label: str) -> str:

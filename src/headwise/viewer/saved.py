@@ -140,7 +140,10 @@ class _File:
         self.named = self.scene.named(heads)
         self.leading = self._leading()
         self.order = self._ordered()
-        runs = [(0, None), *((run, minus) for run in range(1, len(self.scene.runs)) for minus in (None, 0))]
+        count = len(self.scene.runs)
+        runs = [(0, None), *((run, minus) for run in range(1, count) for minus in (None, 0))]
+        if count == 2:  # a page of two runs opens on their difference
+            runs = [(1, 0), (0, None), (1, None)]
         self.sides = [_Side(run, minus, b) for b in range(self.scene.batch) for run, minus in runs]
         self.kept: dict[str, dict[str, Any]] = {}
         self.whole: list[str] = []
@@ -213,22 +216,27 @@ class _File:
         return maps, {"k": KEYS, "first": first, **packed}
 
     def _maps(self, maps: Sequence[Tensor]) -> None:
-        """A map of each head, the telling ones finer where not all can be; then of the other sides while they fit."""
+        """A map of each head of the first run, the telling ones finer where not all can be; then of the other sides.
+
+        Where the page opens on a difference, that has half of the room.
+        """
+        first = next(side for side in self.sides if (side.run, side.minus) == (0, None))
+        room = self.budgets["maps"] / (1 if first == self.sides[0] else 2)
         made = {
             (layer, head): [self._map(layer, maps[layer][head], coarser) for coarser in range(_COARSER + 1)]
             for layer, head in self.order
         }
         cost = {place: [len(_packed(one.data)) + _ENTRY for one in answers] for place, answers in made.items()}
-        coarser = next(
-            (at for at in range(_COARSER) if sum(one[at] for one in cost.values()) <= self.budgets["maps"]), _COARSER
-        )
-        left = self.budgets["maps"] - sum(one[coarser] for one in cost.values())
+        fits = (at for at in range(_COARSER) if sum(one[at] for one in cost.values()) <= room)
+        coarser = next(fits, _COARSER)
+        left = room - sum(one[coarser] for one in cost.values())
         for place, answers in made.items():
             more = cost[place][coarser - 1] - cost[place][coarser] if coarser else 0
             finer = coarser > 0 and more <= left
             left -= more if finer else 0
-            self._keep_map(self.sides[0], *place, answers[coarser - finer])
-        for side in self.sides[1:]:
+            self._keep_map(first, *place, answers[coarser - finer])
+        left += self.budgets["maps"] - room
+        for side in (side for side in self.sides if side != first):
             for layer, (_, _, T, S) in enumerate(self.shapes):
                 if left <= 0:
                     return
