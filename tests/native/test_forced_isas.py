@@ -15,7 +15,7 @@ kernels = pytest.importorskip(
 )
 
 HERE = Path(__file__).parent
-FILES = ["test_forward.py", "test_backward.py", "test_answers.py"]
+FILES = ["test_forward.py", "test_backward.py", "test_answers.py", "test_subnormals.py"]
 OTHERS = [isa for isa, has in kernels.isas() if has and isa != kernels.isa()]
 
 
