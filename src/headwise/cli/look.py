@@ -114,8 +114,8 @@ def _examine(name: str, source: Source, tokens: int | None, dtype: Any, err: Any
     begins = beginning(source.text)
     what = f"{layers} layers, {heads} heads, {ids.shape[1]} tokens{cut} of {source.name}: “{begins}”"
     facts = (
-        (f"plain forward ({before}), {_runs(plain)}", str(plain)),
-        (f"every head watched, {_runs(watched)}", str(watched)),
+        (f"plain forward ({before})", str(plain)),
+        ("every head watched", str(watched)),
         ("weights", _short(dtype)),
     )
     scene = replace(ran.scene, title=title, subtitle=what, facts=facts)
@@ -135,7 +135,7 @@ def _say(out: Any, looked: _Looked) -> None:
     more = f"; {watched.seconds / plain.seconds:.1f} times the plain forward" if plain.seconds else ""
     out.print(f"plain forward ({looked.before})   {plain}", soft_wrap=True)
     out.print(f"every head watched     {watched}{more}", soft_wrap=True)
-    runs = "one run each" if plain.runs == 1 else f"{_runs(plain)}, and one run"
+    runs = "one run each" if plain.runs == 1 else f"median of {plain.runs} runs, and one run"
     told = "; peak: the most memory resident, weights included" if plain.peak is not None else ""
     out.print(f"({runs}{told})", style="dim")
     out.print()
@@ -149,11 +149,6 @@ def _forward(model: Any, ids: Any) -> None:
 
     with torch.no_grad():
         model(input_ids=ids)
-
-
-def _runs(cost: Cost) -> str:
-    """Of how many runs a time is."""
-    return "one run" if cost.runs == 1 else f"median of {cost.runs} runs"
 
 
 def _short(dtype: Any) -> str:
