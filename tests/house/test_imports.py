@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2] / "src" / "headwise"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("elsewhere", "errors", "placing", "tensor_bytes", "tracing"),
-    ("spec",),
+    ("block", "spec"),
     ("products",),
     ("observers",),
     ("plan",),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from headwise.block import block
 from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
 from headwise.heads.batches import as_batches, mask_of_queries, run
 from headwise.heads.editing import chosen, edited
@@ -23,7 +23,7 @@ from headwise.spec import Mask
 __all__ = ["ablate"]
 
 
-@contextlib.contextmanager
+@block("hw.ablate")
 def ablate(
     model: nn.Module, heads: Mapping[Any, Sequence[int]], how: str = "zero", reference: Any = None
 ) -> Iterator[Edited]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from headwise.block import block
 from headwise.errors import SpecError, sentence
 from headwise.heads.editing import chosen, edited
 from headwise.models.edit import Call, Edit, Edited
@@ -21,7 +21,7 @@ __all__ = ["knock_out"]
 _ROWS = 64  # queries whose masks are read at a time, to see which edges are there to be knocked out
 
 
-@contextlib.contextmanager
+@block("hw.knock_out")
 def knock_out(
     model: nn.Module, heads: Mapping[Any, Sequence[int]], edges: Tensor | Sequence[tuple[int, int]]
 ) -> Iterator[Edited]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headwise.block import block
 from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.heads.editing import chosen, edited
 from headwise.models.edit import Call, Edit, Edited
@@ -24,7 +24,7 @@ from headwise.spec.encoding import encode, unencodable
 __all__ = ["freeze", "patch"]
 
 
-@contextlib.contextmanager
+@block("hw.patch")
 def patch(
     model: nn.Module, heads: Mapping[Any, Sequence[int]], source: Trace, what: str = "output"
 ) -> Iterator[Edited]:
@@ -72,7 +72,7 @@ def patch(
         yield told
 
 
-@contextlib.contextmanager
+@block("hw.freeze")
 def freeze(model: nn.Module, source: Trace, heads: Mapping[Any, Sequence[int]] | None = None) -> Iterator[Edited]:
     """Keeps patterns as they were in another run while the block is open: ``patch(..., what="pattern")`` of all heads.
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headwise.block import Members
 from headwise.errors import UnsupportedError, sentence
 from headwise.heads.reading import (
     Norm,
@@ -33,7 +34,10 @@ __all__ = ["Recording", "mixes", "record"]
 
 
 class _Passed:
-    """Tensors that went into or came out of modules, by name; those of a second time as ``name#1``, and so on."""
+    """Tensors that went into or came out of modules, by name; those of a second time as ``name#1``, and so on.
+
+    Only what runs in the context that joined ``_recording`` is kept: a hook fires in every thread.
+    """
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -54,6 +58,8 @@ class _Passed:
         hooks.callback(module.register_forward_hook(take).remove)
 
     def _keep(self, name: str, tensor: Tensor) -> None:
+        if not any(passed is self for passed in _recording.here()):
+            return
         time = self._times.get(name, 0)
         self._times[name] = time + 1
         self.tensors[f"{name}#{time}" if time else name] = tensor.detach()
@@ -81,10 +87,13 @@ class _Passed:
         return found
 
 
+_recording: Members[_Passed] = Members("headwise_recordings")
+
+
 def mixes(model: nn.Module, layers: Sequence[Projections], batch: Mapping[str, Any]) -> tuple[Any, dict[str, Tensor]]:
     """Runs a model once without gradients: its output, and what the heads mixed, [B, H, T, E] by run of a site."""
     passed = _Passed()
-    with ExitStack() as hooks:
+    with _recording.joined(passed), ExitStack() as hooks:
         passed.of_heads(hooks, layers)
         with held(model), torch.no_grad():
             output = model(**batch)
@@ -161,7 +170,7 @@ def record(model: Any, batch: Mapping[str, Any], who: str) -> Recording:
     here = [p for p in layers if stack_of(p.site) == stack]
     norm = last_norm(model, here[0], who)
     passed = _Passed()
-    with ExitStack() as hooks:
+    with _recording.joined(passed), ExitStack() as hooks:
         passed.of_heads(hooks, here)
         for p in here:
             passed.into(hooks, f"before {p.site}", module_before(model, p, who))

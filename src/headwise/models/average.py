@@ -14,7 +14,7 @@ Where there is none of them the mean is NaN; of Offsets it is 0, as in one call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ from headwise.observers import (
 )
 from headwise.spec import Mask, Padding
 
-__all__ = ["Average", "check_averageable"]
+__all__ = ["Average", "Summed", "check_averageable"]
 
 _OF_QUERIES = (Entropy, LogSumExp, MaxLogit, MassOn, MassWhere)
 _OF_KEYS = (Received,)
@@ -72,38 +72,38 @@ class _Mean:
         return torch.where(count > 0, self.total / count, self.of_none).float()
 
 
-class Average:
-    """Means over calls: one number a head and answer entry, whatever the length and number of the calls.
+class Summed(NamedTuple):
+    """What one answer adds to a mean: its sum over batch rows and queries or keys, and how many these are."""
 
-    A call that raises leaves the means as they were.
-    """
+    site: str
+    observer: str
+    total: Tensor
+    number: Tensor
+
+
+class Average:
+    """Means over calls: one number a head and answer entry, whatever the length and number of the calls."""
 
     def __init__(self, observers: Sequence[Any]) -> None:
         self._observers: dict[str, Observer] = named(observers)
         self._means: dict[str, dict[str, _Mean]] = {}
-        self._call: list[tuple[str, str, Tensor, Tensor]] = []
 
     def asked(self) -> list[Any]:
         """What to ask: the observers, but for those whose answers of single calls do not add up."""
         return [observer.sums() if isinstance(observer, Offsets) else observer for observer in self._observers.values()]
 
-    def begin(self) -> None:
-        """A call begins."""
-        self._call = []
+    def sums(self, site: str, answers: Mapping[str, Any], lse: Tensor, mask: Mask | None) -> list[Summed]:
+        """What the answers of one run of a site add to the means; an empty row (lse -inf) is no row."""
+        rows = lse != float("-inf")  # [B, H, T]
+        return [
+            Summed(site, name, *_summed(self._observers[name], answer, rows, mask)) for name, answer in answers.items()
+        ]
 
-    def end(self, finished: bool) -> None:
-        """A call ends and, if it finished, counts."""
-        for site, name, total, count in self._call if finished else []:
+    def add(self, call: Sequence[Summed]) -> None:
+        """Takes in a call that finished."""
+        for site, name, total, count in call:
             of_none = 0.0 if isinstance(self._observers[name], Offsets) else float("nan")
             self._means.setdefault(site, {}).setdefault(name, _Mean(of_none)).add(total, count)
-        self._call = []
-
-    def add(self, site: str, answers: Mapping[str, Any], lse: Tensor, mask: Mask | None) -> None:
-        """Takes in the answers of one run of a site; an empty row (lse -inf) is no row."""
-        rows = lse != float("-inf")  # [B, H, T]
-        for name, answer in answers.items():
-            total, count = _summed(self._observers[name], answer, rows, mask)
-            self._call.append((site, name, total, count))
 
     def means(self) -> dict[str, dict[str, Tensor]]:
         """For each site the mean of each answer: [H], Offsets [H, R], Map [H, h, w], Segments [H, Sq, Sk]."""

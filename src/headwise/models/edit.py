@@ -11,7 +11,6 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.backends import choose
+from headwise.block import Members
 from headwise.errors import SpecError, sentence
 from headwise.models.families import CROSS
 from headwise.models.projections import kept_heads
@@ -137,7 +137,7 @@ class _Entry:
 
 _lock = threading.Lock()
 _entries: weakref.WeakKeyDictionary[nn.Module, tuple[_Entry, ...]] = weakref.WeakKeyDictionary()
-_mine: ContextVar[tuple[Edited, ...]] = ContextVar("headwise_edits", default=())
+_mine: Members[Edited] = Members("headwise_edits")
 _open = 0  # blocks that edit anything: one number that torch.compile can guard on
 
 
@@ -150,8 +150,10 @@ def editing(module: nn.Module) -> Edits | None:
     """The edits of a module that are in force; almost always none."""
     if not _open:
         return None
-    mine = _mine.get()
-    entries = tuple(entry for entry in _entries.get(module, ()) if entry.everywhere or entry.told in mine)
+    mine = _mine.here()
+    entries = tuple(
+        entry for entry in _entries.get(module, ()) if entry.everywhere or any(entry.told is one for one in mine)
+    )
     return Edits(entries) if entries else None
 
 
@@ -204,15 +206,14 @@ def in_force(edits: Sequence[tuple[nn.Module, Edit]], everywhere: bool = True) -
     global _open
     told = Edited()
     entries = [(module, _Entry(edit, told, everywhere)) for module, edit in edits]
-    token = _mine.set((*_mine.get(), told))
     with _lock:
         _open += 1
         for module, entry in entries:
             _entries[module] = (*_entries.get(module, ()), entry)
     try:
-        yield told
+        with _mine.joined(told):
+            yield told
     finally:
-        _mine.reset(token)
         with _lock:
             _open -= 1
             for module, entry in entries:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import Never
 
+from headwise.block import block
 from headwise.elsewhere import not_taken, without_others
 from headwise.errors import ShapeError, SpecError, sentence
-from headwise.models.average import Average, check_averageable
-from headwise.models.sites import counted, find_sites, in_order, refuse_if_outside, resolve_sites, site_and_run, some
+from headwise.models.average import Average, Summed, check_averageable
+from headwise.models.sites import (
+    counted,
+    find_sites,
+    in_order,
+    refuse_if_outside,
+    resolve_sites,
+    say_left_out,
+    site_and_run,
+    some,
+)
 from headwise.models.using import held
 from headwise.models.watch import Watcher, watched
 from headwise.observers import Answered, named
@@ -134,11 +144,12 @@ class Seen(_ByName):
     error that says so. With ``reduce="mean"`` they are means over all forwards, and single calls are not kept.
     """
 
-    def __init__(self, names: Sequence[str], sites: Sequence[str], average: Average | None) -> None:
+    def __init__(self, names: Sequence[str], sites: Sequence[str], average: Average | None, watcher: Watcher) -> None:
         self._names = tuple(names)
         self._sites = tuple(sites)
         self._calls: list[Answers] = []
         self._average = average
+        self._watcher = watcher
         self._count = 0
 
     @property
@@ -178,21 +189,26 @@ class Seen(_ByName):
             return answers
         if len(self._calls) == 1:
             return self._calls[0]
-        what = (
-            f"{len(self._calls)} forwards of the model were seen"
-            if self._calls
-            else "no forward of the model was seen yet"
-        )
+        if not self._calls:
+            raise SpecError(sentence("observe", "no forward of the model was seen yet", *self._why_none()))
         raise SpecError(
             sentence(
                 "observe",
-                what,
+                f"{len(self._calls)} forwards of the model were seen",
                 "a key of `seen` is that of the only one",
-                todo='Take seen.calls[i][...], or reduce="mean" for means over all of them.'
-                if self._calls
-                else "Run the model inside the `with` block.",
+                todo='Take seen.calls[i][...], or reduce="mean" for means over all of them.',
             )
         )
+
+    def _why_none(self) -> tuple[str, str, str]:
+        """Rule, shapes and remedy of a block that saw no forward."""
+        if self._watcher.outside:
+            rule = "its attention ran without one: model.forward(...) and calls of its layers run no hooks of the model"
+            return rule, "", "Call the model itself, model(...), inside the `with` block."
+        if self._watcher.elsewhere:
+            rule = "it ran in other threads or tasks, and a block takes the forwards of the one that opened it"
+            return rule, "", 'Run the model where the block was opened, or write hw.observe(..., threads="all").'
+        return "a key of `seen` is that of the only one", "", "Run the model inside the `with` block."
 
     def __getitem__(self, key: str | int) -> Any:
         return self._only()[key]
@@ -208,7 +224,18 @@ class Seen(_ByName):
         return f"Seen({counted(len(ran), 'site')}: {some(list(ran))}; {calls}; answers: {names})"
 
 
+class _Call(threading.local):
+    """What the forward that runs in this thread has answered so far."""
+
+    def __init__(self) -> None:
+        self.answers = Answers((), ())
+        self.sums: list[Summed] = []
+
+
 class _Observing(Watcher):
+    who = "hw.observe"
+    takes_several = True
+
     def __init__(
         self,
         model: nn.Module,
@@ -217,38 +244,41 @@ class _Observing(Watcher):
         observers: Sequence[Any],
         heads: Heads,
         average: Average | None,
+        all_threads: bool,
     ) -> None:
-        super().__init__(model, names)
+        super().__init__(model, names, all_threads)
         self._observers = tuple(observers) if average is None else tuple(average.asked())
         self._sites = tuple(sites)
         self._heads = heads
         self._average = average
         self._keys = list(named(observers))
-        self.seen = Seen(self._keys, sites, average)
-        self._now = Answers(self._keys, sites)
+        self._call = _Call()
+        self._lock = threading.Lock()
+        self.seen = Seen(self._keys, sites, average, self)
 
     def observers(self) -> Sequence[Any]:
         return self._observers
 
     def begin(self) -> None:
-        self._now = Answers(self._keys, self._sites)
-        if self._average is not None:
-            self._average.begin()
+        self._call.answers, self._call.sums = Answers(self._keys, self._sites), []
 
     def end(self, finished: bool) -> None:
-        if self._average is not None:
-            self._average.end(finished)
-        if finished:
-            self.seen.add(self._now)
+        if not finished:
+            return
+        with self._lock:
+            if self._average is not None:
+                self._average.add(self._call.sums)
+            self.seen.add(self._call.answers)
 
     def take(self, site: str, attended: Attended, mask: Mask | None) -> None:
         available = attended.lse.shape[1]
         heads = _heads_of(self._heads, site_and_run(site, self._sites)[0], available)
         answers = {key: _pick(attended.seen[key], heads, available) for key in self._keys}
-        if self._average is not None:
-            self._average.add(site, answers, _pick(attended.lse.detach(), heads, available), mask)
+        if self._average is None:
+            self._call.answers.put(site, answers)
         else:
-            self._now.put(site, answers)
+            lse = _pick(attended.lse.detach(), heads, available)
+            self._call.sums += self._average.sums(site, answers, lse, mask)
 
 
 def _check_heads(heads: Any) -> None:
@@ -290,7 +320,7 @@ def _pick(value: Any, heads: list[int] | None, available: int) -> Any:
     return value
 
 
-@contextlib.contextmanager
+@block("hw.observe")
 @without_others
 def observe(
     model: nn.Module,
@@ -298,6 +328,7 @@ def observe(
     sites: Sequence[str | int] | None = None,
     heads: Heads = None,
     reduce: str | None = None,
+    threads: Literal["own", "all"] = "own",
     **names: Never,
 ) -> Iterator[Seen]:
     """Asks the attention of a whole model while it runs.
@@ -315,6 +346,9 @@ def observe(
             batch rows: each real query counts once, of ``Received`` each real key, of ``Offsets`` each query that has a
             visible key at that distance (0 where none has); a ``Map`` weighs as much as it has real queries, and
             ``Segments``, a sum over a sequence, is a mean over sequences. None = keep the answers of every call.
+        threads: "own" = forwards that run in the context that opened the block: its thread, or its asyncio task and
+            what that starts with a copy of its context (``asyncio.to_thread``). "all" = those of every thread and task.
+            Forwards that run at the same time are calls of their own, in the order in which they end.
 
     Yields:
         The answers, a :class:`Seen`: ``seen["entropy"]`` [L, B, H, T] in the order of ``hw.sites(model)`` (of those
@@ -342,16 +376,20 @@ def observe(
         raise SpecError(sentence("observe", "no observer was given", "it asks questions", todo="Try hw.Entropy()."))
     if reduce not in (None, "mean"):
         raise SpecError(sentence("observe", f"reduce is {reduce!r}", 'it is "mean" or None'))
+    if threads not in ("own", "all"):
+        raise SpecError(sentence("observe", f"threads is {threads!r}", 'it is "own" or "all"'))
     named(observers)
     if reduce == "mean":
         check_averageable(observers)
     refuse_if_outside("observe", model)
+    say_left_out("observe", model)
     found = find_sites(model)
     chosen = resolve_sites("observe", list(found), sites)
     _check_heads(heads)
     if isinstance(heads, Mapping):
         heads = {resolve_sites("observe", list(found), [site])[0]: list(which) for site, which in heads.items()}
     average = Average(observers) if reduce == "mean" else None
-    watcher = _Observing(model, {found[site]: site for site in chosen}, list(found), observers, heads, average)
+    names_of_chosen = {found[site]: site for site in chosen}
+    watcher = _Observing(model, names_of_chosen, list(found), observers, heads, average, threads == "all")
     with held(model), watched(watcher):
         yield watcher.seen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,10 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headwise.block import block
 from headwise.errors import SpecError, sentence
 from headwise.models.generating import Steps
 from headwise.models.inputs import check_inputs
-from headwise.models.sites import counted, find_sites, in_order, refuse_if_outside, resolve_sites, site_and_run, some
+from headwise.models.sites import (
+    counted,
+    find_sites,
+    in_order,
+    refuse_if_outside,
+    resolve_sites,
+    say_left_out,
+    site_and_run,
+    some,
+)
 from headwise.models.token_text import names_of
 from headwise.models.trace_file import Kept, Tokens, are_tokens, read, write
 from headwise.models.using import held
@@ -231,6 +240,8 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
 class _Tracing(Watcher):
     """Fills a trace while its model runs."""
 
+    who = "hw.trace"
+
     def __init__(self, model: nn.Module, names: dict[nn.Module, str], into: Trace) -> None:
         super().__init__(model, names)
         self.into = into
@@ -256,6 +267,8 @@ class _Tracing(Watcher):
 
     def given(self, _module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Keeps the inputs of a forward; what a later step says of its own tokens stands behind what is there."""
+        if not self.here:
+            return
         found, held = _integers(args, named), self.into.inputs
         ids = found.get("decoder_input_ids", found.get("input_ids"))
         for name, value in found.items():
@@ -273,7 +286,7 @@ def _integers(args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Tens
     }
 
 
-@contextlib.contextmanager
+@block("models.tracing")
 def tracing(model: nn.Module) -> Iterator[Trace]:
     """Keeps what the patterns of one forward are made of, which runs inside the block as it would outside.
 
@@ -306,6 +319,7 @@ def tracing(model: nn.Module) -> Iterator[Trace]:
         tensor([[0, 1, 2, 3, 4, 5]])
     """
     refuse_if_outside("trace", model)
+    say_left_out("trace", model)
     found = find_sites(model)
     into = Trace(None, {}, list(found))
     watcher = _Tracing(model, {module: name for name, module in found.items()}, into)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import replace as changed
 from typing import Any, TypeVar
 
@@ -13,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headwise.block import Members, block
 from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
 from headwise.nn.torch_nested import TransformerEncoder, nested, padded, real_rows
 from headwise.nn.weights import with_weights
@@ -441,16 +440,16 @@ class _Asking:
 
 _open = 0  # blocks that observe, in all threads: one number, so that unwatched modules look at nothing else
 _lock = threading.Lock()
-_asking: ContextVar[tuple[_Asking, ...]] = ContextVar("headwise_asking", default=())
+_asking: Members[_Asking] = Members("headwise_asking")
 
 
 def _asked(module: nn.Module) -> list[_Asking]:
     if not _open:
         return []
-    return [asking for asking in _asking.get() if module in asking.names]
+    return [asking for asking in _asking.here() if module in asking.names]
 
 
-@contextlib.contextmanager
+@block("torch_compat.observe")
 def observe(module: nn.Module, *observers: Any) -> Iterator[Mapping[str, Mapping[str, Any]]]:
     """Asks every `MultiheadAttention` of ours in a module while it runs, such as all layers of an encoder.
 
@@ -490,10 +489,9 @@ def observe(module: nn.Module, *observers: Any) -> Iterator[Mapping[str, Mapping
     asking = _Asking(names, observers)
     with _lock:
         _open += 1
-    token = _asking.set((*_asking.get(), asking))
     try:
-        yield asking.seen
+        with _asking.joined(asking):
+            yield asking.seen
     finally:
-        _asking.reset(token)
         with _lock:
             _open -= 1
