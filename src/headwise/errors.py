@@ -1,4 +1,4 @@
-"""Every error of the library: one base, four kinds, one builder of messages; and the one warning.
+"""Every error of the library: one base, four kinds, one builder of messages; and the two warnings.
 
 A message says who refuses, what is wrong (with names and numbers), the rule, the shapes by axis, and what to do:
 
@@ -15,6 +15,7 @@ from typing import Any
 
 __all__ = [
     "HeadwiseError",
+    "LeftOutWarning",
     "ShapeError",
     "SpecError",
     "SpeedWarning",
@@ -22,7 +23,7 @@ __all__ = [
     "UnsupportedError",
     "axes",
     "sentence",
-    "warn_of_speed",
+    "warn",
 ]
 
 
@@ -103,12 +104,23 @@ class SpeedWarning(RuntimeWarning):
     """
 
 
-def warn_of_speed(message: str) -> None:
-    """Gives a `SpeedWarning` that points at the line that called headwise, or the module of torch that did."""
+class LeftOutWarning(UserWarning):
+    """Said once a model when some of its layers are none that headwise can run or see, and stay as they are.
+
+    Example:
+        >>> import warnings
+        >>> from headwise.errors import LeftOutWarning
+        >>> warnings.filterwarnings("ignore", category=LeftOutWarning)
+    """
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Gives a warning that points at the line that called headwise, or the module of torch that did."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(("headwise.", "torch.")):
+    ours = ("headwise.", "torch.", "contextlib")
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(ours):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, SpeedWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def sentence(who: str, what: str, rule: str = "", shapes: str = "", todo: str = "") -> str:

@@ -34,7 +34,7 @@ def test_a_trace_by_name_index_and_run(zoo: Any) -> None:
     assert torch.equal(trace.pattern(0).to_dense(), trace.pattern(site).to_dense())  # an index is the site's
     assert torch.equal(trace.pattern(-1).to_dense(), trace.pattern(site).to_dense())
     assert not torch.equal(trace.pattern(0).to_dense(), trace.pattern(f"{site}#1").to_dense())
-    assert repr(trace) == "Trace(2 runs)"
+    assert repr(trace) == "Trace(1 site: encoder.albert_layer_groups.0.albert_layers.0.attention; 2 runs of them)"
     for layer in (1, f"{site}#2", True, 0.5):
         with pytest.raises(SpecError, match=rf"trace: there is no site {layer!r}; the model has 1 sites"):
             trace.pattern(layer)

@@ -10,7 +10,7 @@ from headwise.backends.observing import Settled, survey
 from headwise.backends.protocol import Backend, Result, RowFacts, Tangents
 from headwise.backends.reference import Reference
 from headwise.backends.sdpa import Sdpa
-from headwise.errors import SpecError, UnavailableError, UnsupportedError, sentence, warn_of_speed
+from headwise.errors import SpecError, SpeedWarning, UnavailableError, UnsupportedError, sentence, warn
 from headwise.plan import Plan
 
 __all__ = [
@@ -133,10 +133,11 @@ def _say_slow(who: str, plan: Plan, backend: Backend) -> None:
     if reason in _warned:
         return
     _warned.add(reason)
-    warn_of_speed(
+    warn(
         sentence(
             who,
             "the reference backend runs, which forms the whole T x S pattern",
             f"{TABLE[-2].name} refuses: {reason}",
         ),
+        SpeedWarning,
     )

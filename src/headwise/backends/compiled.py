@@ -9,7 +9,7 @@ import os
 
 import torch
 
-from headwise.errors import UnavailableError, sentence, warn_of_speed
+from headwise.errors import SpeedWarning, UnavailableError, sentence, warn
 from headwise.plan import Plan
 from headwise.spec import Rule, ScoreRule
 
@@ -47,7 +47,7 @@ def say_absent(who: str, plan: Plan) -> None:
     if _said or os.environ.get(_SILENT, "") not in ("", "0") or not _for_kernels(plan):
         return
     _said = True
-    warn_of_speed(
+    warn(
         sentence(
             who,
             "the native kernels are not there, so this and every later call is computed by torch, 2 to 7 times slower",
@@ -55,6 +55,7 @@ def say_absent(who: str, plan: Plan) -> None:
             todo="'headwise info' says how to get them. To run without them and not be told, set"
             f" {_SILENT}=1, or ignore the category headwise.errors.SpeedWarning.",
         ),
+        SpeedWarning,
     )
 
 

@@ -15,9 +15,11 @@ __all__ = [
     "GGUF_PACKAGES",
     "LAYOUTS",
     "LEFT_ALONE",
+    "MIXES_BY_ITSELF",
     "SAFETENSORS_PACKAGES",
     "STREAMS",
     "UNSAYABLE",
+    "WITHOUT_SOFTMAX",
     "Factors",
     "Layout",
     "Stream",
@@ -37,6 +39,22 @@ UNSAYABLE = dict.fromkeys(
 #: sampling at a few learned points, pixel blocks of an image tokenizer, gates over features, the probability maps of a
 #: segmentation head. They run as they always did, and are no sites.
 LEFT_ALONE = re.compile(r"Pool|Deformable|AttnBlock|MHAttentionMap|GatedAttention|Router|Gate$")
+
+
+#: What layers without a softmax call to mix tokens, by the names that transformers' modeling files use: linear
+#: attention, the delta rule, state spaces, recurrences and short convolutions over tokens.
+WITHOUT_SOFTMAX = frozenset(
+    {
+        "chunk_gated_delta_rule", "torch_chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule",
+        "torch_recurrent_gated_delta_rule", "chunk_kimi_delta_attention", "recurrent_kimi_delta_attention", "chunk_kda",
+        "fused_recurrent_kda", "mamba2_chunk_scan", "mamba_chunk_scan_combined", "mamba2_selective_state_update",
+        "selective_state_update", "mamba_selective_scan", "selective_scan_fn", "mamba_selective_state_update",
+        "causal_conv1d_fn", "causal_conv1d_update", "rwkv_linear_attention", "_rnn_scan",
+    }
+)  # fmt: skip
+
+#: Classes of such layers that write the mixing out themselves.
+MIXES_BY_ITSELF = re.compile(r"LightningAttention$|^xLSTMLayer$|^mLSTMLayer$")
 
 
 class Layout(NamedTuple):

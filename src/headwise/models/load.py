@@ -208,15 +208,33 @@ def _from_gguf(library: Any, path: Path, dtype: torch.dtype | None) -> tuple[Any
             model, told = library.AutoModelForCausalLM.from_pretrained(
                 path.parent, gguf_file=path.name, dtype=dtype or torch.float32, **_TELLING
             )
-            tokenizer = library.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
         except Exception as cause:  # the readers of the format raise whatever the broken byte leads them to
             raise _unreadable(str(path), cause) from cause
+        try:
+            tokenizer = library.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        except Exception as cause:  # as above
+            raise _no_tokenizer(path, cause) from cause
     _refuse_unless_whole(str(path), told)
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is not None and not quantizer.packed_modules:
         # Every weight was unpacked to floats; as long as transformers calls them quantised, it refuses to save them.
         quantizer.remove_quantization_config(model)
     return _ready(model), tokenizer
+
+
+def _no_tokenizer(path: Path, cause: Exception) -> SpecError:
+    told = f"{type(cause).__name__}: {cause}".strip().splitlines()[0]
+    if isinstance(cause, KeyError) and cause.args:
+        told = f"it lacks tokenizer.ggml.{cause.args[0]}, which transformers reads for a tokenizer of its kind"
+    return SpecError(
+        sentence(
+            "load",
+            f"the tokenizer in {path} cannot be read ({told})",
+            "a GGUF is loaded with the tokenizer that it holds",
+            todo=f"Load the weights alone, AutoModelForCausalLM.from_pretrained({str(path.parent)!r}, "
+            f"gguf_file={path.name!r}), give them to hw.use, and take the tokenizer from where the model was made.",
+        )
+    )
 
 
 def _ready(model: Any) -> Any:

@@ -17,11 +17,21 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from headwise.errors import SpecError, UnsupportedError, sentence
-from headwise.models.families import LEFT_ALONE, UNSAYABLE
+from headwise.errors import LeftOutWarning, SpecError, UnsupportedError, sentence, warn
+from headwise.models.families import LEFT_ALONE, MIXES_BY_ITSELF, UNSAYABLE, WITHOUT_SOFTMAX
+from headwise.models.library import transformers
 
 __all__ = [
-    "counted", "find_sites", "in_order", "refuse_if_outside", "resolve_sites", "site_and_run", "sites", "some", "whole",
+    "counted",
+    "find_sites",
+    "in_order",
+    "refuse_if_outside",
+    "resolve_sites",
+    "say_left_out",
+    "site_and_run",
+    "sites",
+    "some",
+    "whole",
 ]  # fmt: skip
 
 Run = TypeVar("Run")
@@ -98,6 +108,9 @@ def find_sites(model: nn.Module) -> dict[str, nn.Module]:
 def sites(model: nn.Module) -> list[str]:
     """Names the attention modules of a transformers model that headwise can run and watch.
 
+    Layers that mix tokens without a softmax (linear attention, state spaces, recurrences) are no such modules; a model
+    that has some is told so by a `LeftOutWarning`.
+
     Args:
         model: a transformers model, in use or not.
 
@@ -114,16 +127,95 @@ def sites(model: nn.Module) -> list[str]:
         ['transformer.h.0.attn', 'transformer.h.1.attn']
     """
     refuse_if_outside("sites", model)
+    say_left_out("sites", model)
     return list(find_sites(model))
 
 
-def _strays(model: nn.Module) -> list[str]:
-    found = []
+def _strays(model: nn.Module) -> dict[str, nn.Module]:
+    """The modules of a model that form an attention pattern of their own, by name."""
     modules = dict(model.named_modules())
-    for name, module in modules.items():
-        if not _is_site(type(module)) and _is_stray(module, modules.get(name.rpartition(".")[0])):
-            found.append(f"{name} ({type(module).__name__})")
+    return {
+        name: module
+        for name, module in modules.items()
+        if not _is_site(type(module)) and _is_stray(module, modules.get(name.rpartition(".")[0]))
+    }
+
+
+def _without_softmax(model: nn.Module) -> dict[str, nn.Module]:
+    """The layers of a model that mix tokens without a softmax, by name; one inside of another is not named."""
+    found: dict[str, nn.Module] = {}
+    for name, module in model.named_modules():
+        cls = type(module)
+        mixes = WITHOUT_SOFTMAX & _names_reached(cls) or MIXES_BY_ITSELF.search(cls.__name__)
+        if mixes and not _is_site(cls) and not any(name.startswith(f"{outer}.") for outer in found):
+            found[name] = module
     return found
+
+
+def _named(modules: Iterable[str], of: Mapping[str, nn.Module]) -> str:
+    """Some modules by name and class, for a message."""
+    return ", ".join(f"{name or 'the model'} ({type(of[name]).__name__})" for name in modules)
+
+
+_left_out_said: weakref.WeakKeyDictionary[nn.Module, set[str]] = weakref.WeakKeyDictionary()
+
+
+def say_left_out(who: str, model: nn.Module) -> None:
+    """Warns of a model some of whose layers have no softmax, once for each function that was asked about it.
+
+    Args:
+        who: the function that was asked, for the message.
+        model: a transformers model whose attention goes through the interface.
+    """
+    if who in _left_out_said.get(model, ()):
+        return
+    _left_out_said.setdefault(model, set()).add(who)
+    layers = _without_softmax(model)
+    if layers:
+        first = next(iter(layers))
+        more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
+        message = sentence(
+            who,
+            f"{type(model).__name__} has layers that mix tokens without a softmax: {_named([first], layers)}{more}",
+            "headwise neither runs nor sees them: they run as before, and no answer is about them",
+            todo="To know and not be told, ignore the category headwise.errors.LeftOutWarning.",
+        )
+        warn(message, LeftOutWarning)
+
+
+def _why_no_site(model: nn.Module, strays: Mapping[str, nn.Module]) -> str:
+    layers = _without_softmax(model)
+    if strays:
+        return f"its attention is {_named(list(strays)[:1], strays)}"
+    if layers:
+        return f"its layers mix tokens without a softmax, as {_named(list(layers)[:1], layers)} does"
+    return "none of its modules asks the interface for an attention function"
+
+
+#: What calls torch's own attention op, and so runs on headwise inside ``hw.everywhere()``.
+_CALLS_TORCHS_OP = frozenset({"scaled_dot_product_attention", "multi_head_attention_forward"})
+
+
+def _instead(who: str, model: nn.Module, strays: Mapping[str, nn.Module]) -> str:
+    """What somebody can do whose model has no site; "" where there is nothing."""
+    on_torchs_op = strays and all(
+        isinstance(module, nn.MultiheadAttention) or _CALLS_TORCHS_OP & _names_reached(type(module))
+        for module in strays.values()
+    )
+    if who == "use" and on_torchs_op:
+        return "It calls torch's own attention op: inside `with hw.everywhere():` that op runs on headwise."
+    if who in ("observe", "trace") and strays and "output_attentions" in inspect.signature(model.forward).parameters:
+        return "What it returns itself can be looked at: hw.view(model(**batch, output_attentions=True).attentions)."
+    return ""
+
+
+def _part_inside(model: nn.Module) -> str:
+    """The part with the most sites, of those whose attention all goes through the interface; "" where there is none."""
+    kind = transformers("use").PreTrainedModel
+    parts = {name: part for name, part in model.named_modules() if name and isinstance(part, kind)}
+    whole_parts = {name: len(find_sites(part)) for name, part in parts.items() if not _strays(part)}
+    best = max(whole_parts, key=lambda name: (whole_parts[name], -len(name)), default="")
+    return best if whole_parts.get(best) else ""
 
 
 def refuse_if_outside(who: str, model: nn.Module) -> None:
@@ -141,27 +233,23 @@ def refuse_if_outside(who: str, model: nn.Module) -> None:
     kind = type(model).__name__
     found, strays = find_sites(model), _strays(model)
     if not found:
-        about = (
-            f"its attention is {strays[0]}"
-            if strays
-            else "none of its modules asks the interface for an attention function"
-        )
         raise UnsupportedError(
             sentence(
                 who,
                 f"{kind} does not go through transformers' attention interface",
-                about,
-                todo="The model is unchanged. Models on torch's own attention op run inside hw.everywhere().",
+                _why_no_site(model, strays),
+                todo=f"The model is unchanged. {_instead(who, model, strays)}".rstrip(),
             )
         )
     if strays:
-        more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
+        first = _named(list(strays)[:1], strays) + (f" and {len(strays) - 1} more" if len(strays) > 1 else "")
+        part = _part_inside(model)
         raise UnsupportedError(
             sentence(
                 who,
-                f"{kind} has attention outside of transformers' attention interface: {strays[0]}{more}",
+                f"{kind} has attention outside of transformers' attention interface: {first}",
                 f"its other {len(found)} attention modules would be used and these not",
-                todo="The model is unchanged. Use a part of it that does go through, as model.get_decoder().",
+                todo="The model is unchanged." + (f" Give the part that goes through, model.{part}." if part else ""),
             )
         )
     for module in model.modules():

@@ -13,7 +13,7 @@ from torch import nn
 from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.models.library import transformers
 from headwise.models.register import NAME, register
-from headwise.models.sites import refuse_if_outside
+from headwise.models.sites import refuse_if_outside, say_left_out
 from headwise.models.surgery import needs_headwise
 
 __all__ = ["held", "restore", "use"]
@@ -85,6 +85,7 @@ def use(model: Model) -> Model:
         True
     """
     _join(model, model)
+    say_left_out("use", model)
     from headwise.models.cache import give_growing_caches
 
     give_growing_caches(model)
@@ -107,6 +108,7 @@ def _join(model: nn.Module, user: object) -> None:
                 record.before = now  # somebody chose another implementation since: that is what to go back to
             record.users.add(user)
             config._attn_implementation_internal = NAME
+        _mark_continuous_batching(model)
 
 
 def _leave(model: nn.Module, user: object) -> None:
@@ -121,6 +123,35 @@ def _leave(model: nn.Module, user: object) -> None:
                 if config._attn_implementation_internal == NAME:
                     config._attn_implementation_internal = record.before
                 del _records[id(config)]
+        _mark_continuous_batching(model)
+
+
+def _refuse_continuous_batching(*args: Any, **kwargs: Any) -> Any:
+    """Stands in place of a model's ``init_continuous_batching`` while it runs its attention through headwise."""
+    raise UnsupportedError(
+        sentence(
+            "continuous batching",
+            "the model runs its attention through headwise now",
+            "transformers batches continuously over pages of its own, with paged attention of its own",
+            todo="Close the blocks of hw.observe, hw.trace or hw.ablate that are open on it, and hw.restore(model).",
+        )
+    )
+
+
+_BATCHING = "init_continuous_batching"
+
+
+def _mark_continuous_batching(model: nn.Module) -> None:
+    """Lets the parts of a model refuse continuous batching while they are on headwise, and no longer."""
+    for part in model.modules():
+        if not hasattr(type(part), _BATCHING):
+            continue
+        config: Any = part.config
+        marked = vars(part).get(_BATCHING) is _refuse_continuous_batching
+        if config._attn_implementation_internal == NAME:
+            setattr(part, _BATCHING, _refuse_continuous_batching)
+        elif marked:
+            delattr(part, _BATCHING)
 
 
 class _Hold:
@@ -181,6 +212,7 @@ def restore(model: Model) -> Model:
         for config in _configs(model):
             if id(config) not in _records and config._attn_implementation_internal == NAME:
                 config._attn_implementation_internal = "sdpa" if _fused_by_default(model) else "eager"
+        _mark_continuous_batching(model)
     return model
 
 

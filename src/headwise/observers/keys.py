@@ -395,9 +395,16 @@ class Contribution(Observer):
         tensor([[[5., 0.]]])
     """
 
-    w_o: Tensor
+    w_o: Tensor = None  # type: ignore[assignment]  # so that leaving it out is said in a sentence
 
     reads_values: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.w_o is None:
+            what = "w_o was not given"
+            rule = "it weighs attention by the norm of what the output projection makes of each value"
+            todo = "Write hw.Contribution(layer.o_proj.weight), float [M, H * E]."
+            raise SpecError(sentence("Contribution", what, rule, todo=todo))
 
     def check(self, geometry: Geometry, has_values: bool) -> None:
         if not isinstance(self.w_o, Tensor) or self.w_o.dim() != 2 or self.w_o.shape[1] != geometry.H * geometry.E:
