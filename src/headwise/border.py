@@ -95,7 +95,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, ...
         result = backend.forward(plan)
     facts = result.facts or [torch.zeros_like(result.lse) for _ in range(3)]
     # Which backend ran, and whether it left facts; backward must not choose again, for it might choose otherwise.
-    note = torch.tensor([TABLE.index(backend), result.facts is not None])
+    note = torch.tensor([TABLE.index(backend), result.facts is not None], dtype=torch.int64, device="cpu")
     rows = (x.contiguous() for x in (result.lse, *facts))
     return _laid_out(result.out, _blank_out(q, v)), *rows, note
 

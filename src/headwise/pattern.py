@@ -423,7 +423,7 @@ class Pattern:
         self._refuse_above(plain, "the cells asked for")
         crop = self._ask([Crop(plain[2], plain[3])], plain[0], plain[1])["crop"]
         for axis, (part, n) in enumerate(zip(slices, self.shape, strict=True)):
-            wanted = torch.arange(n, device=crop.device)[part] - plain[axis].start
+            wanted = torch.arange(n, device=crop.device, dtype=torch.int64)[part] - plain[axis].start
             if not (len(wanted) == crop.shape[axis] and part.step in (None, 1)):
                 crop = crop.index_select(axis, wanted)
         for axis in reversed([a for a, part in enumerate(parts) if not isinstance(part, slice)]):

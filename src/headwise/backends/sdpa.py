@@ -67,7 +67,7 @@ class Sdpa:
             out, lse = self._call(plan, pieces[0])
             return Result(out, lse, None)
         out = plan.q.new_zeros((g.B, g.H, g.T, g.E))
-        lse = torch.full((g.B, g.H, g.T), float("-inf"), dtype=plan.dtype)
+        lse = torch.full((g.B, g.H, g.T), float("-inf"), dtype=plan.dtype, device=g.device)
         for piece in pieces:
             at = (piece.batch, slice(None), piece.rows)
             out[at], lse[at] = self._call(plan, piece)

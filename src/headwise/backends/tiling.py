@@ -138,8 +138,8 @@ def tiles_counted(plan: Plan) -> tuple[int, int, int]:
         alive = lo < hi
         # For each block of rows, +1 where a run's first tile begins and -1 behind its last: tiles with a sum above 0.
         blocks = -(-span(rows) // ROWS)
-        block = torch.arange(span(rows), device=lo.device)[:, None] // ROWS
-        line = (block + blocks * torch.arange(lo.shape[0], device=lo.device)[:, None, None]) * (across + 1)
+        batch, query = (torch.arange(n, dtype=torch.int64, device=lo.device) for n in (lo.shape[0], span(rows)))
+        line = (query[:, None] // ROWS + blocks * batch[:, None, None]) * (across + 1)
         begin, behind = (
             torch.bincount((line + ends)[alive], minlength=lo.shape[0] * blocks * (across + 1))
             for ends in (lo // KEYS, -(-hi // KEYS))

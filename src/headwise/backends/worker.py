@@ -86,8 +86,8 @@ class Worker:
             peak = torch.maximum(max_logit, sink)
             total = total * torch.exp(max_logit - peak) + torch.exp(sink - peak)
         total = total.masked_fill(empty, 1.0)
-        factor = torch.where(empty, 0.0, torch.exp(max_logit - peak) if sinks is not None else 1.0) / total
-        return RowFacts(max_logit, peak.masked_fill(empty, 0.0), torch.log(total)), factor
+        factor = 1.0 / total if sinks is None else torch.exp(max_logit - peak) / total
+        return RowFacts(max_logit, peak.masked_fill(empty, 0.0), torch.log(total)), factor.masked_fill(empty, 0.0)
 
 
 @dataclass

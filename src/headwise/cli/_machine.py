@@ -103,7 +103,7 @@ def facts() -> dict[str, Any]:
         "memory": _memory(),
         "accelerator": accelerator,
     }
-    q = torch.zeros(1, 2, 16, 32)
+    q = torch.zeros(1, 2, 16, 32, dtype=torch.float32, device="cpu")
     explained = hw.explain(q, q, q, mask=hw.Causal())
     backends = {
         name: {"runs": _runs(name, explained, q), "reason": reason} for name, reason in explained.reasons.items()

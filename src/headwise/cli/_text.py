@@ -96,7 +96,7 @@ def tokenized(who: str, model: Any, tokenizer: Any, name: str, source: Source, t
     ids = (
         tokenizer(text, truncation=True, max_length=most) if most else tokenizer(text, truncation=False, verbose=False)
     )
-    ids = torch.tensor([ids["input_ids"]])
+    ids = torch.tensor([ids["input_ids"]], dtype=torch.int64, device="cpu")
     count = ids.shape[1]
     if limit is not None and count > limit:
         raise SpecError(

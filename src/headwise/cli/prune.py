@@ -230,7 +230,7 @@ def _windows(job: _Job, model: Any, tokenizer: Any) -> list[Any]:
                 todo="Give a longer text or a shorter --window.",
             )
         )
-    return [torch.tensor([ids]) for ids in pieces]
+    return [torch.tensor([ids], dtype=torch.int64, device="cpu") for ids in pieces]
 
 
 def _size(model: Any) -> int:

@@ -124,8 +124,10 @@ class _Resampled(Edit):
         """For each query of the run its row in the reference, [B or 1, T]."""
         if self.crosses and self.z.shape[2] != T:
             raise self._misfit(call.q, "queries of cross attention are placed by their row, so T must agree")
-        first = torch.as_tensor(0 if self.crosses else self.first, device=call.q.device).reshape(-1, 1)
-        return self.first_query(call)[:, None] - first + torch.arange(T, device=call.q.device)
+        first = torch.as_tensor(0 if self.crosses else self.first, device=call.q.device, dtype=torch.int64).reshape(
+            -1, 1
+        )
+        return self.first_query(call)[:, None] - first + torch.arange(T, device=call.q.device, dtype=torch.int64)
 
     def _misfit(self, run: Tensor, rule: str) -> ShapeError:
         return ShapeError(

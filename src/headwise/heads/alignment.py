@@ -76,7 +76,7 @@ def encoded(who: str, tokenizer: Any, text: str, special: bool = True) -> Encode
     # verbose=False: a text that is too long for the model is our business, and gets a sentence of its own.
     found = tokenizer(text, add_special_tokens=special, return_offsets_mapping=True, verbose=False)
     offsets = [(int(start), int(stop)) for start, stop in found["offset_mapping"]]
-    return Encoded(torch.tensor(found["input_ids"], dtype=torch.int64), offsets, found.word_ids())
+    return Encoded(torch.tensor(found["input_ids"], dtype=torch.int64, device="cpu"), offsets, found.word_ids())
 
 
 def aligned(who: str, tokenizer: Any, text: str, words: Sequence[Span], name: str) -> Aligned:
@@ -119,4 +119,8 @@ def aligned(who: str, tokenizer: Any, text: str, words: Sequence[Span], name: st
     for apart in (not together for together in joined):
         count += apart
         number.append(count)
-    return Aligned(found.ids[None], torch.tensor([number[n] if n >= 0 else -1 for n in first]), tuple(number))
+    return Aligned(
+        found.ids[None],
+        torch.tensor([number[n] if n >= 0 else -1 for n in first], dtype=torch.int64, device="cpu"),
+        tuple(number),
+    )

@@ -245,7 +245,7 @@ def copying(model: nn.Module, *, fold_norm: bool = False) -> Tensor:
         torch.Size([2, 3])
     """
     layers = [projections(model, site, "copying") for site in sites(model)]
-    found = torch.full((len(layers), max(p.heads for p in layers)), torch.nan, dtype=torch.float64)
+    found = torch.full((len(layers), max(p.heads for p in layers)), torch.nan, dtype=torch.float64, device="cpu")
     grams: dict[int, Tensor] = {}
     for at, p in enumerate(layers):
         if crosses(p.site) or not reaches_logits(model, p.site) or not p.heads:

@@ -82,7 +82,7 @@ def composition(
     layers = [projections(model, site, "composition") for site in sites(model)]
     writes = [_writes(model, p, fold_norm) for p in layers]
     H = max(p.heads for p in layers)
-    found = torch.full((len(layers), H, len(layers), H), torch.nan, dtype=writes[0].dtype)
+    found = torch.full((len(layers), H, len(layers), H), torch.nan, dtype=writes[0].dtype, device="cpu")
     for later, two in enumerate(layers):
         earlier = [at for at, one in enumerate(layers[:later]) if feeds(one, two, kind) and one.heads and two.heads]
         if not earlier:
@@ -175,12 +175,12 @@ def random_composition(outer: int, rank: int, width: int, value_dim: int, inner:
         >>> round(random_composition(576, 64, 576, 64, 576), 3), round(576**-0.5, 3)
         (0.042, 0.042)
     """
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator(device="cpu").manual_seed(0)
 
     at_once = max(1, min(_AT_ONCE, 2**20 // (max(outer, width, inner) * max(rank, value_dim))))
 
     def draw(rows: int, columns: int) -> Tensor:
-        return torch.randn(at_once, rows, columns, generator=generator, dtype=torch.float64)
+        return torch.randn(at_once, rows, columns, generator=generator, dtype=torch.float64, device="cpu")
 
     found: list[float] = []
     error = math.inf

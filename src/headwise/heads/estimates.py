@@ -91,7 +91,9 @@ def estimate(texts: Sequence[Sums]) -> Estimate:
     seen = (number > 0).sum(0)
     spread = student_errors(score - mean * number, seen, per)
     # 0 texts and 1 text have no spread; what stands there is NaN
-    t = torch.tensor([math.nan if n < 2 else student(int(n) - 1) for n in seen.tolist()], dtype=torch.float64)
+    t = torch.tensor(
+        [math.nan if n < 2 else student(int(n) - 1) for n in seen.tolist()], dtype=torch.float64, device=spread.device
+    )
     half = t.to(spread.device) * spread
     lift = mean - level
     over_texts = student_errors(score - chance - lift * number, seen, per)

@@ -214,4 +214,4 @@ def triangle(tall: Tensor) -> Tensor:
 
 
 def _picked(index: Any) -> Any:
-    return torch.as_tensor(index) if isinstance(index, (list, range)) else index
+    return torch.as_tensor(index, device="cpu") if isinstance(index, (list, range)) else index

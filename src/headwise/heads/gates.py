@@ -105,7 +105,7 @@ def train_gates(
     with in_mode(model, training=False), torch.inference_mode(False):
         edits, losses = _train(model, several, loss, penalty, steps, lr, seed)
     most = max(len(edit.log_alpha) for edit in edits)
-    opened, value = (torch.full((len(edits), most), torch.nan) for _ in range(2))
+    opened, value = (torch.full((len(edits), most), torch.nan, dtype=torch.float32, device="cpu") for _ in range(2))
     for at, edit in enumerate(edits):
         if not edit.ran:  # only the penalty moved its gates
             continue
@@ -117,7 +117,7 @@ def train_gates(
 def _train(
     model: nn.Module, batches: Sequence[Any], loss: Loss | None, penalty: float, steps: int, lr: float, seed: int
 ) -> tuple[list[_Concrete], list[float]]:
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(device="cpu").manual_seed(seed)
     modules = find_sites(model)
     device = next(model.parameters()).device
     edits = [_Concrete(site, count_of(module) or 0, device, generator) for site, module in modules.items()]
@@ -146,14 +146,18 @@ class _Concrete(Edit):
 
     def __init__(self, site: str, heads: int, device: torch.device, generator: torch.Generator) -> None:
         super().__init__("train_gates", site, ())
-        self.log_alpha = torch.full((heads,), _OPEN, device=device, requires_grad=True)
+        self.log_alpha = torch.full((heads,), _OPEN, device=device, requires_grad=True, dtype=torch.float32)
         self.generator = generator
-        self.gate = torch.ones(heads, device=device)
+        self.gate = torch.ones(heads, device=device, dtype=torch.float32)
         self.ran = False
 
     def draw(self) -> None:
         """New noise for the next step."""
-        u = torch.rand(len(self.log_alpha), generator=self.generator).clamp(1e-6, 1 - 1e-6).to(self.log_alpha.device)
+        u = (
+            torch.rand(len(self.log_alpha), generator=self.generator, dtype=torch.float32, device="cpu")
+            .clamp(1e-6, 1 - 1e-6)
+            .to(self.log_alpha.device)
+        )
         self.gate = _stretched(((u.log() - (-u).log1p() + self.log_alpha) / _TEMPERATURE).sigmoid())
 
     def probability(self) -> Tensor:

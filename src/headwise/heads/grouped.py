@@ -69,7 +69,7 @@ def to_gqa(model: Model, groups: int, how: str = "mean", seed: int = 0) -> Model
     for p in where:
         _refuse_groups(p, groups)
     groups = int(groups)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(device="cpu").manual_seed(seed)
     changes: list[Change] = []
     for p in where:
         config: Any = p.module.config
@@ -129,7 +129,7 @@ def _joined(part: Part, groups: int, how: str, spread: float, generator: torch.G
     with torch.inference_mode(False), torch.no_grad():
         for name, old in linear.named_parameters(recurse=False):
             if how == "random":
-                new = torch.zeros(groups * D, *old.shape[1:], device="cpu")
+                new = torch.zeros(groups * D, *old.shape[1:], device="cpu", dtype=torch.float32)
                 new = (new.normal_(0, spread, generator=generator) if name == "weight" else new).to(old)
             else:
                 heads = old.detach().view(groups, -1, D, *old.shape[1:])

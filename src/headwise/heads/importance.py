@@ -202,14 +202,14 @@ def _without_each(model: nn.Module, batches: Sequence[Any], loss: Loss | None) -
         for head in range(count_of(modules[site]) or 0):
             with ablate(model, {site: [head]}):
                 without.append(mean_loss("importance", model, batches, loss) - whole)
-        found[site] = torch.tensor(without, dtype=torch.float64)
+        found[site] = torch.tensor(without, dtype=torch.float64, device="cpu")
     return _stacked(list(modules), found)
 
 
 def _stacked(names: Sequence[str], found: Mapping[str, Tensor]) -> Tensor:
     """Rows of all layers, NaN where there is no head."""
     most = max((len(row) for row in found.values()), default=0)
-    rows = torch.full((len(names), most), torch.nan, dtype=torch.float64)
+    rows = torch.full((len(names), most), torch.nan, dtype=torch.float64, device="cpu")
     for at, name in enumerate(names):
         if name in found:
             rows[at, : len(found[name])] = found[name].cpu()

@@ -67,11 +67,11 @@ def knock_out(
 def _pairs(edges: Any) -> Tensor:
     """Edges as int64 [n, 2], each once."""
     try:
-        pairs = torch.as_tensor(edges)
+        pairs = torch.as_tensor(edges, device="cpu")
         whole = not (pairs.is_floating_point() or pairs.is_complex() or pairs.dtype == torch.bool)
         pairs = pairs.cpu().long()
     except (TypeError, ValueError, RuntimeError, NotImplementedError):
-        pairs, whole = torch.empty(0, 0), False
+        pairs, whole = torch.empty(0, 0, dtype=torch.float32, device="cpu"), False
     if pairs.dim() != 2 or pairs.shape[1] != 2 or len(pairs) == 0 or not whole:
         raise SpecError(
             sentence(
@@ -93,7 +93,7 @@ class _Hidden(Edit):
     def __init__(self, site: str, heads: Sequence[int], edges: Tensor) -> None:
         super().__init__("knock_out", site, heads)
         self.edges = edges
-        self.acted = torch.zeros(len(edges), dtype=torch.bool)
+        self.acted = torch.zeros(len(edges), dtype=torch.bool, device="cpu")
 
     def before(self, call: Call) -> Call:
         S, first = call.k.shape[2], self.first_query(call)

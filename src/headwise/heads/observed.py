@@ -68,7 +68,7 @@ class _TextQuestions:
         if self.confident and len(signs):
             even.append(MassOn(signs.expand(T, -1), name="even:signs"))
         if positional:
-            at = torch.arange(T, device=words.device)
+            at = torch.arange(T, device=words.device, dtype=torch.int64)
             even += [MassOn(_inside(at + o, S)[:, None], name=f"even:{o}") for o in _OFFSETS]
         self.even = Even(even)
 
@@ -192,7 +192,7 @@ def _sums(asked: _TextQuestions, attended: Attended) -> dict[str, Sums]:
 
 def _by_offset(keys: Tensor, even: Chance, words: Tensor) -> Sums:
     """For each offset how many queries attend to it most, [offsets, H]."""
-    away = keys - torch.arange(keys.shape[-1], device=keys.device)
+    away = keys - torch.arange(keys.shape[-1], device=keys.device, dtype=torch.int64)
     rows = [Sums.over((away == o) & (keys >= 0), even.share(f"even:{o}"), words) for o in _OFFSETS]
     return Sums(*(torch.stack(part) for part in zip(*rows, strict=True)))
 
@@ -205,8 +205,8 @@ def _observed(sums: Mapping[str, Sequence[Sums]]) -> Observed:
         return Observed(scores, None)
     counts = torch.stack([text.score for text in texts]).sum(0)  # [offsets, H]
     nearest = sorted(range(len(_OFFSETS)), key=lambda at: abs(_OFFSETS[at]))
-    order = torch.tensor(nearest, device=counts.device)
+    order = torch.tensor(nearest, device=counts.device, dtype=torch.int64)
     best = order[counts[order].argmax(0)]
-    heads = torch.arange(len(best), device=counts.device)
+    heads = torch.arange(len(best), device=counts.device, dtype=torch.int64)
     scores["positional"] = estimate([Sums(*(part[best, heads] for part in text)) for text in texts])
-    return Observed(scores, torch.tensor(_OFFSETS, device=best.device)[best])
+    return Observed(scores, torch.tensor(_OFFSETS, device=best.device, dtype=torch.int64)[best])

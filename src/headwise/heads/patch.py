@@ -196,8 +196,8 @@ class _Frozen(_FromTrace):
     def _mixed(self, call: Call, options: Mapping[str, Any]) -> Call:
         """Some heads' queries and keys from there, the others' from here; each head with keys and values of its own."""
         H = call.q.shape[1]
-        here = torch.tensor(_reads(H, call.k, call.options), device=call.k.device)
-        there = torch.tensor(self._reads_there(call), device=call.k.device)
+        here = torch.tensor(_reads(H, call.k, call.options), device=call.k.device, dtype=torch.int64)
+        there = torch.tensor(self._reads_there(call), device=call.k.device, dtype=torch.int64)
         q, k = self.source.q.to(call.q.dtype), self.source.k.to(call.k.dtype).index_select(1, there)
         if set(self.heads) != set(range(H)):
             taken = torch.zeros(H, dtype=torch.bool, device=call.q.device).index_fill(0, self.index(call.q), True)

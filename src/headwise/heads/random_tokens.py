@@ -63,7 +63,11 @@ class Sample:
     def places(self) -> Tensor:
         """Where each token stands, int64 [n, repeats]."""
         n = self.tokens.shape[1]
-        return self.first + torch.arange(n)[:, None] + n * torch.arange(self.repeats)
+        return (
+            self.first
+            + torch.arange(n, dtype=torch.int64, device="cpu")[:, None]
+            + n * torch.arange(self.repeats, dtype=torch.int64, device="cpu")
+        )
 
     def matches(self, offset: int) -> Tensor:
         """For each query the keys at an offset from its token in earlier repeats, int64 [T, repeats - 1], -1 = none.
@@ -71,11 +75,11 @@ class Sample:
         Args:
             offset: 1 = what followed it, -1 = what preceded it.
         """
-        found = torch.full((self.ids.shape[1], max(self.repeats - 1, 1)), -1)
+        found = torch.full((self.ids.shape[1], max(self.repeats - 1, 1)), -1, dtype=torch.int64, device="cpu")
         for places in self.places().tolist():
             for r, at in enumerate(places):
                 earlier = [place + offset for place in places[:r] if place + offset >= self.first]
-                found[at, : len(earlier)] = torch.tensor(earlier, dtype=torch.int64)
+                found[at, : len(earlier)] = torch.tensor(earlier, dtype=torch.int64, device="cpu")
         return found
 
 
@@ -114,15 +118,20 @@ def draw(
         raise SpecError(sentence(_WHO, what, "a sample is read in one piece"))
     known = _ordinary(model, tokenizer)
     cut = int(len(known) * _RARE)
-    middle = torch.tensor(known[cut : len(known) - cut])
+    middle = torch.tensor(known[cut : len(known) - cut], dtype=torch.int64, device="cpu")
     if len(middle) < tokens:
         what = f"{len(middle)} ordinary tokens of medium frequency, and {tokens} are wanted"
         raise SpecError(sentence(_WHO, what, "tokens of a sample are distinct"))
-    generator = torch.Generator().manual_seed(seed)
-    chosen = torch.stack([middle[torch.randperm(len(middle), generator=generator)[:tokens]] for _ in range(examples)])
+    generator = torch.Generator(device="cpu").manual_seed(seed)
+    chosen = torch.stack(
+        [
+            middle[torch.randperm(len(middle), generator=generator, dtype=torch.int64, device="cpu")[:tokens]]
+            for _ in range(examples)
+        ]
+    )
     ids = chosen.repeat(1, repeats)
     if start is not None:
-        ids = torch.cat([torch.full((examples, 1), start), ids], 1)
+        ids = torch.cat([torch.full((examples, 1), start, dtype=torch.int64, device="cpu"), ids], 1)
     return Sample(chosen, ids, repeats)
 
 
@@ -276,7 +285,7 @@ class _Copies:
         behind = norm_behind(model, p)
         W_O = W_O if behind is None else W_O * behind.gain[:, None]
         rows = read.weight[sample.tokens.to(read.weight.device)] - read.weight.mean(0)  # [B, n, M]
-        rows = Norm.of(last, rows.shape[-1]).into(Side(rows, torch.zeros(()))).weight
+        rows = Norm.of(last, rows.shape[-1]).into(Side(rows, rows.new_zeros(()))).weight
         return cls(torch.einsum("bnm,hme->bhen", rows, W_O.to(rows.dtype)))
 
     def score(self, attended: Attended, even: Mapping[str, Tensor], several: Tensor) -> Estimate:

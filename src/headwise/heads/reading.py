@@ -76,7 +76,9 @@ class Norm:
     def of(cls, module: nn.Module, width: int) -> Norm:
         """Reads a norm: LayerNorm's parameters, or what an RMSNorm of any kind does to a row whose size is known."""
         if isinstance(module, nn.LayerNorm):
-            gain = torch.ones(width) if module.weight is None else wide(module.weight)
+            gain = (
+                torch.ones(width, dtype=torch.float32, device="cpu") if module.weight is None else wide(module.weight)
+            )
             shift = torch.zeros_like(gain) if module.bias is None else wide(module.bias)
             return cls(gain, shift, True)
         parameter = next(module.parameters())
@@ -234,7 +236,7 @@ def embeddings(model: Any, who: str, tokens: slice = slice(None)) -> Tensor:
         raise UnsupportedError(
             sentence(who, f"{kind} reads no tokens, it embeds by a {type(module).__name__}", "there is no W_E")
         )
-    ids = torch.arange(module.weight.shape[0], device=module.weight.device)[tokens]
+    ids = torch.arange(module.weight.shape[0], device=module.weight.device, dtype=torch.int64)[tokens]
     with torch.no_grad():
         return wide(module.forward(ids)) * factors(model).embedding
 
@@ -293,7 +295,7 @@ def rotation(model: nn.Module, p: Projections, offset: int | Iterable[int], who:
         return unit
     turn = sys.modules[type(p.module).__module__].apply_rotary_pos_emb
     kind = getattr(p.module, "layer_type", None) if hasattr(rotary, "layer_types") else None
-    positions = torch.tensor([[*distances, 0]], device=unit.device)
+    positions = torch.tensor([[*distances, 0]], device=unit.device, dtype=torch.int64)
     with torch.no_grad():
         cos, sin = rotary.forward(unit[None], positions, *([kind] if kind else []))
         rows = unit[:, None].expand(-1, len(distances) + 1, -1)[None]  # [1, D, offsets, D]: heads are the unit vectors

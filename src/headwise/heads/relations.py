@@ -162,8 +162,10 @@ class _InTokens:
     def questions(self) -> Questions:
         """What to ask of a pattern of this passage."""
         asking = sorted({word for link in self.links for word in link.source})
-        group = torch.full((self.asker.words + 1,), -1)  # the last entry is that of tokens of no word
-        group[asking] = torch.arange(len(asking))
+        group = torch.full(
+            (self.asker.words + 1,), -1, dtype=torch.int64, device="cpu"
+        )  # the last entry is that of tokens of no word
+        group[asking] = torch.arange(len(asking), dtype=torch.int64, device="cpu")
         place = {word: n for n, word in enumerate(asking)}
         sources = _table([{place[word] for word in link.source} for link in self.links], len(asking))
         candidates = _table([link.candidates for link in self.links], self.read.words)
@@ -172,7 +174,7 @@ class _InTokens:
 
 
 def _table(chosen: Sequence[frozenset[int] | set[int]], width: int) -> Tensor:
-    table = torch.zeros(len(chosen), width, dtype=torch.bool)
+    table = torch.zeros(len(chosen), width, dtype=torch.bool, device="cpu")
     for row, members in zip(table, chosen, strict=True):
         row[sorted(members)] = True
     return table
@@ -263,9 +265,11 @@ class _Places:
 
     def shifted(self, said: Aligned) -> Aligned:
         """What a decoder reads to say a text: its tokens behind the start token."""
-        start = torch.tensor([self.start])
+        start = torch.tensor([self.start], dtype=torch.int64, device="cpu")
         return Aligned(
-            torch.cat([start[None], said.ids], 1), torch.cat([torch.tensor([-1]), said.word_of]), said.number
+            torch.cat([start[None], said.ids], 1),
+            torch.cat([torch.tensor([-1], dtype=torch.int64, device="cpu"), said.word_of]),
+            said.number,
         )
 
     def ask(self, passage: _InTokens) -> list[tuple[str, Answered]]:
@@ -321,9 +325,9 @@ def _by_relation(links: Sequence[_Judged]) -> dict[str, list[int]]:
 def _scored(links: Sequence[_Judged], right: Tensor, counted: Tensor) -> Iterator[tuple[int, RelationScore]]:
     """One relation, for each head that could be asked about it; right and counted are bool [H, A]."""
     rules = sorted({rule for link in links for rule in link.rules})
-    obeyed = torch.tensor([[link.rules.get(rule, False) for link in links] for rule in rules]).reshape(
-        len(rules), len(links)
-    )
+    obeyed = torch.tensor(
+        [[link.rules.get(rule, False) for link in links] for rule in rules], dtype=torch.bool, device="cpu"
+    ).reshape(len(rules), len(links))
     hits = obeyed.double() @ counted.double().T  # rules, heads
     for head, n in enumerate(counted.sum(1).tolist()):
         if n:

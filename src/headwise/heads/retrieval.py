@@ -341,7 +341,7 @@ class _Prompt:
         if start < 0 or not places:
             what = f"needle {needle.sentence!r} is not to be found in its prompt"
             raise SpecError(sentence(WHO, what, "a tokenizer's chat template leaves a text as it is"))
-        return cls(found.ids, torch.tensor(places), needle)
+        return cls(found.ids, torch.tensor(places, dtype=torch.int64, device="cpu"), needle)
 
 
 class _Run:

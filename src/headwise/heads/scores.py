@@ -304,8 +304,8 @@ def share_questions(ids: Tensor, mask: Tensor | None, separators: Tensor | None)
     shifted = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=-1)
     # Attention rests on the first token, so it would count as seeking a copy wherever that token comes again.
     copies = labels.scatter(1, real.int().argmax(1, keepdim=True), -1)
-    at = torch.arange(T, device=ids.device)
-    near = at[:, None] + torch.arange(1 - LOCAL, LOCAL, device=ids.device)
+    at = torch.arange(T, device=ids.device, dtype=torch.int64)
+    near = at[:, None] + torch.arange(1 - LOCAL, LOCAL, device=ids.device, dtype=torch.int64)
     near = torch.where((near >= 0) & (near < T), near, -1)
     first = real.int().argmax(1)[:, None, None].expand(B, T, 1)
     found: dict[str, Observer] = {

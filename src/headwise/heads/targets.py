@@ -95,6 +95,10 @@ def _ids(targets: Any, mask: Tensor | None, logits: Tensor, name: str, who: str)
         raise ShapeError(sentence(who, f"{name} do not fit", rule, axes(name, targets, "B T")))
     if targets.dim() == 2:
         return targets.long()
-    place = torch.arange(T, device=targets.device)
-    last = torch.full((B,), T - 1, device=targets.device) if mask is None else (place * mask.bool()).argmax(-1)
+    place = torch.arange(T, device=targets.device, dtype=torch.int64)
+    last = (
+        torch.full((B,), T - 1, device=targets.device, dtype=torch.int64)
+        if mask is None
+        else (place * mask.bool()).argmax(-1)
+    )
     return torch.where(place == last[:, None], targets.long()[:, None], -1)

@@ -97,7 +97,7 @@ def read_texts(
         if not both:
             found.append(Text(ids, _special(tokenizer, ids)))
             continue
-        start = torch.tensor([[start_of_decoder(who, model)]])
+        start = torch.tensor([[start_of_decoder(who, model)]], dtype=torch.int64, device="cpu")
         second = limit.ids(f"target {at}", tokenizer, text if target is None else target)
         check_tokens(who, f"target {at}", model, second)
         second = torch.cat([start, second], 1)[:, :longest]
@@ -172,12 +172,16 @@ class _Limit:
             found = tokenizer(text, truncation=False, verbose=False)["input_ids"]
         else:  # what will not be read is not tokenized
             found = tokenizer(text[: _LONGEST * self.tokens], truncation=True, max_length=self.tokens)["input_ids"]
-        return torch.tensor(found, dtype=torch.int64)
+        return torch.tensor(found, dtype=torch.int64, device="cpu")
 
 
 def _as_ids(who: str, name: str, text: Any) -> Tensor:
     try:
-        ids = text if isinstance(text, Tensor) else torch.tensor(text, dtype=None if len(text) else torch.int64)
+        ids = (
+            text
+            if isinstance(text, Tensor)
+            else torch.tensor(text, dtype=None if len(text) else torch.int64, device="cpu")
+        )
     except (TypeError, ValueError, RuntimeError):
         ids = None
     rule = "a text is a string or token ids, int64 [T]"
@@ -211,7 +215,7 @@ def _special(tokenizer: Any, ids: Tensor) -> Tensor:
     same = [getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "cls", "sep", "pad")]
     if unknown is not None and unknown not in same:
         signs = [sign for sign in signs if sign != unknown]
-    return torch.isin(ids[0], torch.tensor(signs, dtype=torch.int64))
+    return torch.isin(ids[0], torch.tensor(signs, dtype=torch.int64, device="cpu"))
 
 
 def start_of_decoder(who: str, model: Any) -> int:

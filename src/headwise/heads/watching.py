@@ -66,7 +66,7 @@ def _few_tokens(who: str, model: Any) -> dict[str, Any]:
     if not getattr(model.config, "is_encoder_decoder", False):
         return {"input_ids": torch.zeros(1, 3, dtype=torch.int64, device=device)}
     start = start_of_decoder(who, model)
-    read, said = (torch.full((1, n), start, device=device) for n in (3, 2))
+    read, said = (torch.full((1, n), start, device=device, dtype=torch.int64) for n in (3, 2))
     return {"input_ids": read, "decoder_input_ids": said}
 
 

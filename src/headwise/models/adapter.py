@@ -137,12 +137,14 @@ class CacheLayer(CacheLayerMixin):  # type: ignore[misc]  # its base is transfor
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Each row ``repeats`` times, side by side."""
-        self.cache.reorder(torch.arange(self.cache.batch or 0, device="cpu").repeat_interleave(repeats))
+        self.cache.reorder(
+            torch.arange(self.cache.batch or 0, device="cpu", dtype=torch.int64).repeat_interleave(repeats)
+        )
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Some rows of the batch."""
         if self.cache.batch is not None:
-            self.cache.reorder(torch.arange(self.cache.batch, device="cpu")[indices.cpu()])
+            self.cache.reorder(torch.arange(self.cache.batch, device="cpu", dtype=torch.int64)[indices.cpu()])
 
     def offload(self) -> None:
         """Refused: a cache stays where it is."""

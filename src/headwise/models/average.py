@@ -68,7 +68,9 @@ class _Mean:
         self.count = self.count + count
 
     def value(self) -> Tensor:
-        count = torch.as_tensor(self.count)
+        count = torch.as_tensor(
+            self.count, dtype=torch.float64, device=self.count.device if isinstance(self.count, Tensor) else "cpu"
+        )
         return torch.where(count > 0, self.total / count, self.of_none).float()
 
 

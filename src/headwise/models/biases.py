@@ -59,7 +59,7 @@ class Biases:
         if not isinstance(start, int) or start < 0 or start + T != S or len(tensor) != 1:
             return None
         line = tensor[0, :, -1]
-        places = torch.arange(start, S, device=reach.device)
+        places = torch.arange(start, S, device=reach.device, dtype=torch.int64)
         if bool((reach > places + 1).any()) or not bool(torch.isfinite(line).all()):
             return None  # a key ahead of its query is seen, or hidden by what is added
         for i in range(T):

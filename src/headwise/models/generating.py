@@ -168,7 +168,8 @@ def _equal(a: Tensor, b: Tensor) -> bool:
 
 
 def _alike(a: int | Tensor, b: int | Tensor) -> bool:
-    return bool((torch.as_tensor(a) == torch.as_tensor(b)).all())
+    same = a == b
+    return bool(same.all()) if isinstance(same, Tensor) else same
 
 
 def _says_the_same(a: Any, b: Any) -> bool:

@@ -53,11 +53,11 @@ class Place:
 
     def query_indices(self) -> Tensor:
         """Absolute indices of the queries, int64 [T]."""
-        return torch.arange(self.queries, device=self.device) + self.q_offset
+        return torch.arange(self.queries, device=self.device, dtype=torch.int64) + self.q_offset
 
     def key_indices(self) -> Tensor:
         """Absolute indices of the keys, int64 [S]."""
-        return torch.arange(self.keys, device=self.device) + self.kv_offset
+        return torch.arange(self.keys, device=self.device, dtype=torch.int64) + self.kv_offset
 
 
 def window(size: int, causal: bool) -> Window:
@@ -84,7 +84,7 @@ def _known() -> dict[CodeType, str]:
     """The code objects of transformers' mask parts; all functions made by one factory share one code object."""
     m = transformers("use", "masking_utils")
     fn = m.causal_mask_function
-    ids = torch.zeros(1, 1, dtype=torch.int64)
+    ids = torch.zeros(1, 1, dtype=torch.int64, device="cpu")
     return {
         fn.__code__: "causal",
         m.bidirectional_mask_function.__code__: "everything",

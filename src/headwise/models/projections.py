@@ -188,7 +188,7 @@ def _of_module(model: nn.Module, site: str, module: nn.Module, who: str) -> Proj
     H, groups = len(q.rows), len(k.rows)
     kept = kept_heads(module)
     E = _width(o[1], inward=True) // H if H else D
-    columns = torch.arange(H * E).view(H, E)
+    columns = torch.arange(H * E, dtype=torch.int64, device="cpu").view(H, E)
     kv_heads = kept.kv_heads if kept else tuple(h // (H // groups) for h in range(H))
     heads = kept.heads if kept else tuple(range(H))
     return Projections(site, module, layout, q, k, v, Part(*o, columns, outward=True), kv_heads, heads)
@@ -244,7 +244,7 @@ def _inward(model: nn.Module, site: str, layout: Layout, D: int) -> Sequence[Par
     parts = []
     for at, name in enumerate(names):
         path, linear = linear_of(model, site, name)
-        rows = torch.arange(_width(linear, inward=False))
+        rows = torch.arange(_width(linear, inward=False), dtype=torch.int64, device="cpu")
         if name in together:
             share = rows.view(-1, len(together), D) if layout.packed == "heads" else rows.view(len(together), -1, D)
             place = at - (3 - len(together))

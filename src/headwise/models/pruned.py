@@ -134,7 +134,9 @@ def _shape(model: nn.Module, left: Mapping[str, Kept]) -> None:
         if (p.heads, p.groups) == (len(kept.heads), len(kept.groups)):
             changes.append(Change(p.module, KEPT, kept))
         else:
-            heads, groups = (torch.zeros(n, dtype=torch.int64) for n in (len(kept.heads), len(kept.groups)))
+            heads, groups = (
+                torch.zeros(n, dtype=torch.int64, device="cpu") for n in (len(kept.heads), len(kept.groups))
+            )
             changes += resized(p, heads, groups, kept)
     apply(changes)
     for module, common_bias in guarded:

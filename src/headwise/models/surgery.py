@@ -68,7 +68,12 @@ def cut(p: Projections, gone: Iterable[int]) -> tuple[Kept, list[Change]]:
         tuple(groups.index(p.kv_heads[h]) for h in heads),
         tuple(before.groups[g] if before else g for g in groups),
     )
-    return kept, resized(p, torch.tensor(heads, dtype=torch.int64), torch.tensor(groups, dtype=torch.int64), kept)
+    return kept, resized(
+        p,
+        torch.tensor(heads, dtype=torch.int64, device="cpu"),
+        torch.tensor(groups, dtype=torch.int64, device="cpu"),
+        kept,
+    )
 
 
 def resized(p: Projections, heads: Tensor, groups: Tensor, kept: Kept) -> list[Change]:

@@ -99,7 +99,7 @@ def through(
     check_cut(who, layer, own, mask, scores, cache.length, x)
     keys_at = cache.key_positions(new)
     if keys_at is not None:  # distances are those of the text, not those between the keys that are left
-        at = torch.arange(cache.length, cache.length + new, device=keys_at.device)
+        at = torch.arange(cache.length, cache.length + new, device=keys_at.device, dtype=torch.int64)
         scores = tuple(
             replace(rule, positions=at, key_positions=keys_at)
             if isinstance(rule, Alibi) and rule.key_positions is None and rule.positions is None

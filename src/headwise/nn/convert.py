@@ -366,7 +366,7 @@ def rope_pairing(weight: Tensor, heads: int, old: Pairing, new: Pairing, rotary_
     W = D if rotary_dim is None else rotary_dim
     if not 0 < W <= D or W % 2:
         raise ShapeError(sentence("rope_pairing", f"rotary_dim is {W}", f"it is even, at least 2 and at most D={D}"))
-    order = torch.arange(D, device=weight.device)
+    order = torch.arange(D, device=weight.device, dtype=torch.int64)
     if old != new:
         pairs = (2, W // 2) if old == "halves" else (W // 2, 2)
         order[:W] = order[:W].view(pairs).mT.flatten()

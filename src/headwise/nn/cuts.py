@@ -121,7 +121,7 @@ def _all_look_back(own: Mask, before: int, text: Geometry) -> bool:
     if not _fits(own, text):
         return False
     lo, hi = own.intervals(text).bounds(slice(0, text.B), slice(0, text.T))
-    last = torch.arange(1, text.T + 1, device=hi.device).clamp(min=before)
+    last = torch.arange(1, text.T + 1, dtype=torch.int64, device=hi.device).clamp(min=before)
     return not bool(((hi > last[:, None]) & (lo < hi)).any())
 
 

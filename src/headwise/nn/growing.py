@@ -189,6 +189,6 @@ def _sharers(tensor: Tensor) -> int:
 @functools.cache
 def _sharers_at_least() -> int:
     """What `_sharers` says of a buffer and one view: measured, since torch counts its own handles too."""
-    buffer = torch.empty(1, 2, 1, device="cpu")
+    buffer = torch.empty(1, 2, 1, device="cpu", dtype=torch.float32)
     view = buffer.narrow(-2, 0, 1)
     return _sharers(view)

@@ -227,7 +227,7 @@ class PagePool:
 
     def _write(self, table: Tensor, start: int, k: Tensor, v: Tensor) -> None:
         """Writes tokens start, start + 1, ... of each row of a table; k [B,Hk,T,D], v [B,Hk,T,E]."""
-        at = torch.arange(start, start + k.shape[2], device="cpu")
+        at = torch.arange(start, start + k.shape[2], device="cpu", dtype=torch.int64)
         for pool, new in zip(self._pools or (), (k, v), strict=True):
             pages = table[:, at // self.page_size].to(pool.device)
             pool[pages, :, (at % self.page_size).to(pool.device)] = new.detach().transpose(1, 2)

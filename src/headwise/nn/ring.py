@@ -85,8 +85,8 @@ class RingCache(Cache):
         k = self._k.held
         if not self.sinks or self.held == self._length or k is None:
             return None
-        tail = torch.arange(self._length - self.window + 1, self._length + new, device=k.device)
-        return torch.cat((torch.arange(self.sinks, device=k.device), tail))
+        tail = torch.arange(self._length - self.window + 1, self._length + new, device=k.device, dtype=torch.int64)
+        return torch.cat((torch.arange(self.sinks, device=k.device, dtype=torch.int64), tail))
 
     def mask(self, given: Mask | None, scores: Sequence[Rules] = ()) -> Mask | None:
         for part in () if given is None else given.parts():
@@ -104,7 +104,7 @@ class RingCache(Cache):
         if isinstance(part, Window):
             return not part.after and (part.before is None or part.before < self.window)
         if isinstance(part, Prefix):
-            return bool(torch.as_tensor(part.lengths <= self.sinks).all())
+            return bool(torch.as_tensor(part.lengths <= self.sinks, dtype=torch.bool, device="cpu").all())
         return isinstance(part, Causal) and part.align == "end"
 
     def _scores_the_same(self, rule: Rules) -> bool:

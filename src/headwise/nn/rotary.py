@@ -251,7 +251,7 @@ class Rotary:
             fixed = self.scaling is None or not self.scaling.by_length
             if fixed and isinstance(positions, int) and isinstance(T, int) and not followed(x):
                 return _rows(self, width, positions, T, x.device, wide)
-            at = torch.arange(T, device=x.device) + positions
+            at = torch.arange(T, device=x.device, dtype=torch.int64) + positions
             return self._angles(at, width, positions + T, wide)
         self._check_positions(positions, x)
         length = None
@@ -289,7 +289,7 @@ class Rotary:
         if self.axes is None:
             turns = at.double()[..., None] * speeds
         else:
-            axis = torch.tensor(self.axes.of_pairs(), device=at.device)
+            axis = torch.tensor(self.axes.of_pairs(), device=at.device, dtype=torch.int64)
             turns = (at.double()[axis].movedim(0, -1) * speeds).contiguous()
         factor = 1.0 if self.scaling is None else self.scaling.attention
         return (turns.cos() * factor).to(wide), (turns.sin() * factor).to(wide)
@@ -357,7 +357,7 @@ def _made(
     rotary: Rotary, width: int, start: int, T: int, device: torch.device, wide: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     with torch.inference_mode(False), torch.no_grad():
-        return rotary._angles(torch.arange(start, start + T, device=device), width, start + T, wide)
+        return rotary._angles(torch.arange(start, start + T, device=device, dtype=torch.int64), width, start + T, wide)
 
 
 def _is_int(value: Any) -> bool:

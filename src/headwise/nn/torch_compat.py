@@ -209,7 +209,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         masks: list[Mask] = []
         scores: list[Rules] = []
         if is_causal:
-            behind = Dense(torch.arange(S + more, device=k.device) >= S)
+            behind = Dense(torch.arange(S + more, device=k.device, dtype=torch.int64) >= S)
             masks.append(Causal(align="start") | behind if more else Causal(align="start"))
         if key_padding_mask is not None:
             _say_padding(key_padding_mask.view(B, S), more, masks, scores)

@@ -65,7 +65,7 @@ class TransformerEncoder(nn.TransformerEncoder):
 
 def real_rows(lengths: Sequence[int], like: Tensor) -> Tensor:
     """Which rows of a padded batch are real: bool [B,T], for sequences of so many tokens, on the device of ``like``."""
-    at = torch.arange(like.shape[1], device=like.device)
+    at = torch.arange(like.shape[1], dtype=torch.int64, device=like.device)
     return at < torch.tensor(lengths, dtype=torch.int64, device=like.device)[:, None]
 
 

@@ -46,8 +46,8 @@ def sinusoids(length: int, d_model: int, start: int = 0) -> Tensor:
         raise SpecError(
             sentence("sinusoids", f"d_model is {d_model}", "sines and cosines come in pairs, so it is even")
         )
-    speeds = 10_000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    angles = torch.arange(start, start + length, dtype=torch.float64)[:, None] * speeds
+    speeds = 10_000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu") / d_model)
+    angles = torch.arange(start, start + length, dtype=torch.float64, device="cpu")[:, None] * speeds
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(1).float()
 
 

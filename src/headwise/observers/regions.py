@@ -48,9 +48,11 @@ class _Map:
         self.total = frame.zeros(question.height, question.width)
         self.row_edges = _edges(span(self.rows), question.height)
         device = frame.geometry.device
-        edges = torch.tensor(_edges(span(self.cols), question.width), device=device)
+        edges = torch.tensor(_edges(span(self.cols), question.width), device=device, dtype=torch.int64)
         # The pooled column of each key; cells that cover no key are never named.
-        self.column = torch.searchsorted(edges, torch.arange(span(self.cols), device=device), right=True) - 1
+        self.column = (
+            torch.searchsorted(edges, torch.arange(span(self.cols), device=device, dtype=torch.int64), right=True) - 1
+        )
 
     def see(self, tile: Tile) -> None:
         rows, keys = _overlap(tile.cells.rows, self.rows), _overlap(tile.cells.keys, self.cols)
@@ -92,8 +94,10 @@ class _Map:
     def result(self) -> Tensor:
         if self.question.pool == "max":
             return self.total
-        tall = torch.tensor(self.row_edges).diff()
-        wide = torch.tensor(_edges(span(self.cols), self.question.width)).diff()
+        tall = torch.tensor(self.row_edges, dtype=torch.int64, device=self.total.device).diff()
+        wide = torch.tensor(
+            _edges(span(self.cols), self.question.width), dtype=torch.int64, device=self.total.device
+        ).diff()
         area = (tall[:, None] * wide).clamp(min=1)
         return self.total / area.to(self.total)
 

@@ -63,7 +63,7 @@ def ints_of(who: str, name: str, value: Any) -> Tensor:
             return value
         raise SpecError(sentence(who, f"{name} is {value.dtype}", "it is an integer tensor"))
     try:
-        return torch.tensor([operator.index(n) for n in value], dtype=torch.int64)
+        return torch.tensor([operator.index(n) for n in value], dtype=torch.int64, device="cpu")
     except (TypeError, ValueError, RuntimeError):  # nothing to iterate, no ints, or beyond int64
         raise SpecError(sentence(who, f"{name} is {value!r}", "it is a list or tensor of ints")) from None
 

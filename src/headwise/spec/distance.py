@@ -74,7 +74,7 @@ class Alibi(Rules):
         below = 2 ** (heads.bit_length() - 1)
         slopes = [2.0 ** (-8 * (h + 1) / below) for h in range(below)]
         between = [2.0 ** (-4 * (h + 1) / below) for h in range(0, 2 * below, 2)]
-        return torch.tensor((slopes + between)[:heads])
+        return torch.tensor((slopes + between)[:heads], dtype=torch.float32, device="cpu")
 
     def __post_init__(self) -> None:
         float_tensor("Alibi", "slopes", self.slopes, "H")

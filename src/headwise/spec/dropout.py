@@ -23,7 +23,7 @@ def _mix(x: Tensor) -> Tensor:
 
 def draw_seed() -> Tensor:
     """A 62-bit seed, int64 [], from torch's default generator, so that torch.manual_seed repeats the dropped cells."""
-    return torch.randint(0, 2**62, (), dtype=torch.int64)
+    return torch.randint(0, 2**62, (), dtype=torch.int64, device="cpu")
 
 
 def kept(seed: int | Tensor, dropout: float, cells: Cells) -> Tensor:

@@ -44,7 +44,7 @@ class Geometry:
 
     def positions(self, batch: slice, rows: slice) -> Tensor:
         """Positions of some queries on the key axis: int64 [b, n], with b = 1 where all batch rows agree."""
-        at = torch.arange(rows.start, rows.stop, device=self.device)
+        at = torch.arange(rows.start, rows.stop, device=self.device, dtype=torch.int64)
         if isinstance(self.q_start, Tensor):
             return self.q_start[batch, None] + at
         return (at + self.q_start)[None]
@@ -74,7 +74,7 @@ class Cells:
         return span(self.batch), span(self.heads), span(self.rows), span(self.keys)
 
     def _range(self, part: slice) -> Tensor:
-        return torch.arange(part.start, part.stop, device=self.geometry.device)
+        return torch.arange(part.start, part.stop, device=self.geometry.device, dtype=torch.int64)
 
     @cached_property
     def b(self) -> Tensor:

@@ -59,7 +59,9 @@ class Intervals:
             lo, hi = (
                 end.clamp(0, S).expand(-1, n)[..., None]
                 if isinstance(end, Tensor)
-                else torch.full((1, 1, 1), min(max(end, 0), S), device=geometry.device).expand(1, n, 1)
+                else torch.full((1, 1, 1), min(max(end, 0), S), device=geometry.device, dtype=torch.int64).expand(
+                    1, n, 1
+                )
                 for end in ends(batch, rows)
             )
             if len(lo) != len(hi):
@@ -197,7 +199,7 @@ def _table(found: Tensor, rows: int) -> Tensor:
     width = max(1, int(counts.max())) if rows else 1
     first = torch.cumsum(counts, 0) - counts
     table = torch.zeros((rows, width), dtype=torch.int64, device=found.device)
-    table[row, torch.arange(len(row), device=row.device) - first[row]] = value
+    table[row, torch.arange(len(row), device=row.device, dtype=torch.int64) - first[row]] = value
     return table
 
 
@@ -222,7 +224,7 @@ def runs_of_equal(ids: Tensor, key_ids: Tensor) -> tuple[Tensor, Tensor, bool]:
             hi = torch.where(none, 0, stops[end])[:, None]
             tables.append((lo, hi, False))
             continue
-        which = first[:, None] + torch.arange(width, device=query.device)
+        which = first[:, None] + torch.arange(width, device=query.device, dtype=torch.int64)
         real = which < last[:, None]
         which = which.clamp(max=max(0, len(names) - 1))
         if len(names) == 0:

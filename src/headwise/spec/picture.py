@@ -55,8 +55,11 @@ def _kept(mask: Mask, cells: Cells) -> Tensor:
 
 def _by_runs(intervals: Intervals, at: Cells, rows: list[int], keys: list[int]) -> Tensor:
     """The visible share of each character's cells, from the runs of a few of its queries."""
-    left, right = torch.tensor(keys[:-1]), torch.tensor(keys[1:])
-    shares = torch.zeros(len(rows) - 1, len(keys) - 1)
+    left, right = (
+        torch.tensor(keys[:-1], dtype=torch.int64, device="cpu"),
+        torch.tensor(keys[1:], dtype=torch.int64, device="cpu"),
+    )
+    shares = torch.zeros(len(rows) - 1, len(keys) - 1, dtype=torch.float32, device="cpu")
     for r, (start, stop) in enumerate(pairwise(rows)):
         few = min(QUERIES, stop - start)
         for n in range(few):
@@ -75,7 +78,7 @@ def _by_cells(mask: Mask, intervals: Intervals, at: Cells, rows: list[int], keys
 
     Looked at are neighbouring queries in the middle of each character, and keys in the middle of what they may see.
     """
-    shares = torch.zeros(len(rows) - 1, len(keys) - 1)
+    shares = torch.zeros(len(rows) - 1, len(keys) - 1, dtype=torch.float32, device="cpu")
     for r, part in enumerate(pairwise(rows)):
         queries = _middle(*part, QUERIES)
         first, behind = intervals.hull(at.batch, queries)

@@ -81,7 +81,7 @@ class _Shape:
             return False
         grown = hi - self.first - self.reach
         self.rectangle = self.rectangle and not bool(grown.any())
-        steps = torch.arange(first - self.rows.start, last + 1 - self.rows.start, device=lo.device)
+        steps = torch.arange(first - self.rows.start, last + 1 - self.rows.start, device=lo.device, dtype=torch.int64)
         self.triangle = self.triangle and self.reach == 1 and bool((grown == steps).all())
         self.rows = slice(self.rows.start, last + 1)
         return self.rectangle or self.triangle

@@ -53,7 +53,7 @@ class Causal(Mask):
 
     def _positions(self, geometry: Geometry, batch: slice, rows: slice) -> Tensor:
         if self.align == "start":
-            return torch.arange(rows.start, rows.stop, device=geometry.device)[None]
+            return torch.arange(rows.start, rows.stop, device=geometry.device, dtype=torch.int64)[None]
         return geometry.positions(batch, rows)
 
     def keep(self, cells: Cells) -> Tensor:

@@ -93,13 +93,13 @@ def bigbird(
     if window % 2 == 0:
         raise SpecError(sentence("bigbird", f"window is {window}", "a query's own block is its middle, so it is odd"))
     n = -(-length // size)
-    block = torch.arange(n)
+    block = torch.arange(n, dtype=torch.int64, device="cpu")
     ends = (block < first) | (block >= n - last)
     seen = ((block[:, None] - block).abs() <= window // 2) | ends[:, None] | ends
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(device="cpu").manual_seed(seed)
     keep = seen.expand(heads, n, n).clone()
     for one in keep:  # a head at a time: the numbers drawn are four times the map
-        drawn = torch.rand(n, n, generator=generator).masked_fill_(seen, -1.0)
+        drawn = torch.rand(n, n, generator=generator, dtype=torch.float32, device="cpu").masked_fill_(seen, -1.0)
         best = drawn.topk(min(random, n), dim=-1)
         one.scatter_(1, best.indices, one.gather(1, best.indices) | (best.values >= 0))
     return Blocks(keep.to(device), size, align="end")

@@ -302,7 +302,7 @@ class GridBias(Compact):
         return self.table.shape[1] * self._tokens**2
 
     def places(self) -> Tensor:
-        token = torch.arange(self._tokens, device=self.table.device)
+        token = torch.arange(self._tokens, device=self.table.device, dtype=torch.int64)
         return self._entry(token[:, None], token)
 
     def basic(self) -> Bias:

@@ -217,7 +217,11 @@ class Tree(Mask):
         if not readable(self.parents):
             return
         parents = self._rows()
-        wrong = ((parents < -1) | (parents >= torch.arange(geometry.T, device=parents.device))).nonzero().tolist()
+        wrong = (
+            ((parents < -1) | (parents >= torch.arange(geometry.T, device=parents.device, dtype=torch.int64)))
+            .nonzero()
+            .tolist()
+        )
         if wrong:
             b, i = wrong[0]
             where = f" of batch row {b}" if self.per_batch else ""
@@ -322,7 +326,7 @@ def _runs(lines: list[list[int]], like: Tensor) -> Tensor | None:
 
 def _ancestors(parents: Tensor) -> Tensor:
     """Which tokens, the last axis, are a token's own or its ancestors: bool [B or 1, T, T]."""
-    token = torch.arange(parents.shape[1], device=parents.device)
+    token = torch.arange(parents.shape[1], device=parents.device, dtype=torch.int64)
     seen = (token[:, None] == token) | (parents[..., None] == token)
     for _ in range(max(0, parents.shape[1] - 1).bit_length()):  # each step sees twice as many generations
         seen = (seen.float() @ seen.float()) > 0

@@ -227,4 +227,4 @@ def _ids_from(name: str, offsets: Tensor) -> Tensor:
             )
         )
     lengths = offsets[1:] - offsets[:-1]
-    return torch.repeat_interleave(torch.arange(len(lengths), device=offsets.device), lengths.long())
+    return torch.repeat_interleave(torch.arange(len(lengths), device=offsets.device, dtype=torch.int64), lengths.long())

@@ -129,7 +129,7 @@ class Blocks(Mask):
         """The row of tiles of each query, int64 [b or 1, n]; nq, which is none, for a query outside of the map."""
         nq = self.keep_tiles.shape[-2]
         if self.align == "start":
-            return torch.arange(rows.start, rows.stop, device=geometry.device)[None] // self.size
+            return torch.arange(rows.start, rows.stop, device=geometry.device, dtype=torch.int64)[None] // self.size
         tile = geometry.positions(batch, rows).div(self.size, rounding_mode="floor")
         return torch.where((tile < 0) | (tile > nq), nq, tile)
 

@@ -23,7 +23,7 @@ def _pooled(p: Tensor, question: Any) -> Tensor:
     rows, cols = question.rows_of or slice(None), question.cols_of or slice(None)
     part = p[:, :, rows, cols]
     n, m = part.shape[2:]
-    out = torch.zeros((*p.shape[:2], question.height, question.width), dtype=p.dtype)
+    out = torch.zeros((*p.shape[:2], question.height, question.width), dtype=p.dtype, device="cpu")
     for r in range(question.height):
         for c in range(question.width):
             cell = part[
@@ -39,7 +39,7 @@ def _pooled(p: Tensor, question: Any) -> Tensor:
 
 def _offsets(exact: Exact, question: observers.Offsets) -> Tensor:
     size, p, visible = exact.size, exact.p.tolist(), exact.visible.tolist()
-    out = torch.zeros((size.B, size.H, question.after + question.limit + 1), dtype=exact.p.dtype)
+    out = torch.zeros((size.B, size.H, question.after + question.limit + 1), dtype=exact.p.dtype, device="cpu")
     for b in range(size.B):
         for h in range(size.H):
             found: dict[int, list[float]] = {}
@@ -59,8 +59,8 @@ def _real(values: list[float]) -> bool:
 
 def _top(exact: Exact, k: int) -> tuple[Tensor, Tensor]:
     size, p, visible = exact.size, exact.p.tolist(), exact.visible.tolist()
-    values = torch.zeros((size.B, size.H, size.T, k), dtype=exact.p.dtype)
-    indices = torch.full(values.shape, -1)
+    values = torch.zeros((size.B, size.H, size.T, k), dtype=exact.p.dtype, device="cpu")
+    indices = torch.full(values.shape, -1, dtype=torch.int64, device="cpu")
     for b in range(size.B):
         for h in range(size.H):
             for i in range(size.T):
@@ -68,14 +68,16 @@ def _top(exact: Exact, k: int) -> tuple[Tensor, Tensor]:
                 keys = [j for j in range(size.S) if visible[b][h][i][j]]
                 best = sorted(keys, key=lambda j, row=row: (-row[j], j))[:k]  # type: ignore[misc]
                 if best:
-                    values[b, h, i, : len(best)] = torch.tensor([row[j] for j in best], dtype=exact.p.dtype)
-                    indices[b, h, i, : len(best)] = torch.tensor(best)
+                    values[b, h, i, : len(best)] = torch.tensor(
+                        [row[j] for j in best], dtype=exact.p.dtype, device="cpu"
+                    )
+                    indices[b, h, i, : len(best)] = torch.tensor(best, dtype=torch.int64, device="cpu")
     return values, indices
 
 
 def _row_masses(exact: Exact, question: Any) -> Tensor:
     size = exact.size
-    out = torch.zeros((size.B, size.H, size.T), dtype=exact.p.dtype)
+    out = torch.zeros((size.B, size.H, size.T), dtype=exact.p.dtype, device="cpu")
     for b in range(size.B):
         for i in range(size.T):
             if isinstance(question, observers.MassOn):
@@ -92,7 +94,7 @@ def _row_masses(exact: Exact, question: Any) -> Tensor:
 def _segments(exact: Exact, question: observers.Segments) -> Tensor:
     size, p = exact.size, exact.p.tolist()
     groups = [max([int(ids.max()) + 1 if ids.numel() else 0, 0]) for ids in (question.q_ids, question.k_ids)]
-    out = torch.zeros((size.B, size.H, *groups), dtype=exact.p.dtype).tolist()
+    out = torch.zeros((size.B, size.H, *groups), dtype=exact.p.dtype, device="cpu").tolist()
     for b in range(size.B):
         names = [(j, _label(question.k_ids, b, j)) for j in range(size.S)]
         for i in range(size.T):
@@ -103,13 +105,13 @@ def _segments(exact: Exact, question: observers.Segments) -> Tensor:
                 for j, c in names:
                     if c >= 0:
                         out[b][h][a][c] += p[b][h][i][j]
-    return torch.tensor(out, dtype=exact.p.dtype).reshape(size.B, size.H, *groups)
+    return torch.tensor(out, dtype=exact.p.dtype, device="cpu").reshape(size.B, size.H, *groups)
 
 
 def _contribution(exact: Exact, question: observers.Contribution, call: Call) -> tuple[Tensor, Tensor]:
     size, width = exact.size, call.v.shape[-1]
-    by_key = torch.zeros((size.B, size.H, size.S), dtype=exact.p.dtype)
-    by_query = torch.zeros((size.B, size.H, size.T), dtype=exact.p.dtype)
+    by_key = torch.zeros((size.B, size.H, size.S), dtype=exact.p.dtype, device="cpu")
+    by_query = torch.zeros((size.B, size.H, size.T), dtype=exact.p.dtype, device="cpu")
     for h in range(size.H):
         w = question.w_o[:, h * width : (h + 1) * width].double()
         norms = (call.v[:, size.kv[h]].detach().double() @ w.T).norm(dim=-1)
@@ -124,7 +126,11 @@ def answers(exact: Exact, question: Any, call: Call) -> Any:
         case observers.LogSumExp():
             return exact.lse.detach()
         case observers.MaxLogit():
-            return exact.logits.amax(-1) if exact.size.S else torch.full(exact.lse.shape, -math.inf).double()
+            return (
+                exact.logits.amax(-1)
+                if exact.size.S
+                else torch.full(exact.lse.shape, -math.inf, dtype=torch.float64, device="cpu")
+            )
         case observers.Entropy():
             return torch.where(exact.p == 0, 0.0, -exact.p * torch.log(exact.p)).sum(-1)
         case observers.Received():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from headwise.spec import (
     Mask,
 )
 
-__all__ = ["CASES", "PYTHON", "RULES", "SHAPE", "WIDTH", "Build", "Call", "Case", "Draw", "case", "masked"]
+__all__ = ["CASES", "PYTHON", "RULES", "SHAPE", "WIDTH", "Build", "Call", "Case", "Draw", "case", "int64", "masked"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +80,11 @@ class Call:
         return self.over(leaves), leaves
 
 
+def int64(values: Iterable[int]) -> Tensor:
+    """An int64 tensor on the CPU, whatever torch's default device is."""
+    return torch.tensor([*values], dtype=torch.int64, device="cpu")
+
+
 class Draw:
     """Numbers of one case: everything comes from one seed, drawn in float64 and rounded once to the dtype.
 
@@ -92,19 +97,19 @@ class Draw:
 
     def __init__(self, dtype: torch.dtype, seed: int) -> None:
         self.dtype = dtype
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator(device="cpu").manual_seed(seed)
 
     def normal(self, *shape: int, size: float = 1.0) -> Tensor:
         """Normal numbers times ``size``."""
-        return (torch.randn(shape, generator=self.generator, dtype=torch.float64) * size).to(self.dtype)
+        return (torch.randn(shape, generator=self.generator, dtype=torch.float64, device="cpu") * size).to(self.dtype)
 
     def keep(self, *shape: int, share: float = 0.6) -> Tensor:
         """Bools, True with probability ``share``."""
-        return torch.rand(shape, generator=self.generator) < share
+        return torch.rand(shape, generator=self.generator, dtype=torch.float32, device="cpu") < share
 
     def ints(self, high: int, *shape: int, low: int = 0) -> Tensor:
         """Integers from low to high - 1."""
-        return torch.randint(low, high, shape, generator=self.generator)
+        return torch.randint(low, high, shape, generator=self.generator, dtype=torch.int64, device="cpu")
 
     def call(self, *, Hk: int | None = None, fused: bool = False, **changes: Any) -> Call:
         """A call with the usual sizes; capital letters change a size, small ones are options.

@@ -24,7 +24,7 @@ from headwise.spec import (
     Window,
 )
 from headwise.testing import mask_cases  # noqa: F401  (they register themselves)
-from headwise.testing.calls import CASES, PYTHON, RULES, SHAPE, WIDTH, Call, Case, Draw, case
+from headwise.testing.calls import CASES, PYTHON, RULES, SHAPE, WIDTH, Call, Case, Draw, case, int64
 from headwise.testing.questions import questions
 
 __all__ = ["CASES", "Call", "Case", "Draw", "questions"]
@@ -101,7 +101,7 @@ case("alibi both ways, for each sequence", Alibi, sdpa=RULES)(
 )
 case("alibi, positions that restart", Alibi, "positions", sdpa=RULES)(
     lambda draw: draw.call(
-        T=13, mask=Causal(), scores=(Alibi(draw.normal(3).abs(), positions=torch.tensor([*range(6), *range(7)])),)
+        T=13, mask=Causal(), scores=(Alibi(draw.normal(3).abs(), positions=int64([*range(6), *range(7)])),)
     )
 )
 case("alibi, positions of each sequence", Alibi, "positions", sdpa=RULES)(
@@ -113,8 +113,8 @@ case("alibi, keys of a ring", Alibi, "positions", "q_start [B]", SoftCap, sdpa=R
     lambda draw: draw.call(
         H=6,
         Hk=3,
-        q_start=torch.tensor([30, 9]),
-        scores=(Alibi(draw.normal(6).abs(), key_positions=torch.arange(13).roll(5) + 17), SoftCap(4.0)),
+        q_start=int64([30, 9]),
+        scores=(Alibi(draw.normal(6).abs(), key_positions=int64(range(13)).roll(5) + 17), SoftCap(4.0)),
     )
 )
 case("the bias of t5", RelativeBias.t5, T5Bias, sdpa=RULES)(
@@ -123,7 +123,7 @@ case("the bias of t5", RelativeBias.t5, T5Bias, sdpa=RULES)(
 case("the bias of t5, backwards, a start for each sequence", RelativeBias.t5, T5Bias, "q_start [B]", sdpa=RULES)(
     lambda draw: draw.call(
         mask=Causal(),
-        q_start=torch.tensor([7, 2]),
+        q_start=int64([7, 2]),
         scores=(SoftCap(4.0), RelativeBias.t5(draw.normal(5, 3), bidirectional=False, max_distance=7)),
     )
 )
@@ -209,13 +209,13 @@ case("sinks, causal, empty rows, grouped", "sinks", "empty rows", sdpa="sinks")(
     lambda draw: draw.call(fused=True, H=6, Hk=3, T=17, mask=Causal(), sinks=draw.normal(6, size=3.0))
 )
 case("sinks far above and far below", "sinks", sdpa="sinks")(
-    lambda draw: draw.call(fused=True, sinks=torch.tensor([40.0, -40.0, 0.0], dtype=draw.dtype))
+    lambda draw: draw.call(fused=True, sinks=torch.tensor([40.0, -40.0, 0.0], dtype=draw.dtype, device="cpu"))
 )
 case("gate [H]", "gate")(lambda draw: draw.call(fused=True, gate=draw.normal(3)))
 case("gate [B,H]", "gate")(lambda draw: draw.call(fused=True, gate=draw.normal(2, 3)))
 case("gate [B,H,T]", "gate", sdpa=WIDTH)(lambda draw: draw.call(mask=Causal(), gate=draw.normal(2, 3, 11)))
 case("gates of nothing", "gate")(
-    lambda draw: draw.call(fused=True, gate=torch.tensor([0.0, 1.0, -0.0], dtype=draw.dtype))
+    lambda draw: draw.call(fused=True, gate=torch.tensor([0.0, 1.0, -0.0], dtype=draw.dtype, device="cpu"))
 )
 case("dropout", "dropout", sdpa="dropout")(lambda draw: draw.call(fused=True, dropout=0.3))
 case("dropout of nearly everything", "dropout", sdpa="dropout")(lambda draw: draw.call(fused=True, dropout=0.9))
@@ -244,7 +244,7 @@ def _spoiled(call: Call, keys: slice, *, k: float = float("nan"), v: float = flo
 for _what, _k, _v in (("NaN", "nan", "nan"), ("inf", "inf", "-inf")):
     case(f"{_what} in hidden keys and values", "not finite", sdpa="NaN or inf")(
         lambda draw, k=_k, v=_v: _spoiled(  # type: ignore[misc]
-            draw.call(fused=True, mask=Padding(torch.tensor([9, 9]))), slice(9, 13), k=float(k), v=float(v)
+            draw.call(fused=True, mask=Padding(int64([9, 9]))), slice(9, 13), k=float(k), v=float(v)
         )
     )
     case(f"{_what} in hidden keys and values, with all else", "not finite", sdpa=RULES)(
@@ -252,7 +252,7 @@ for _what, _k, _v in (("NaN", "nan", "nan"), ("inf", "inf", "-inf")):
             draw.call(
                 H=6,
                 Hk=3,
-                mask=Causal() & Padding(torch.arange(13).expand(2, -1) % 5 != 2),
+                mask=Causal() & Padding(int64(range(13)).expand(2, -1) % 5 != 2),
                 scores=(SoftCap(2.0), Bias(draw.normal(3, 11, 13)[:1])),
                 sinks=draw.normal(6),
                 dropout=0.2,

@@ -256,7 +256,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.base = self.subject.run(self.x)
-        generator = torch.Generator().manual_seed(self.subject.seed)
+        generator = torch.Generator(device="cpu").manual_seed(self.subject.seed)
         self.others = [self._other(size, generator) for size in _SIZES]
 
     def look(self, cuts: Sequence[int]) -> bool:
@@ -274,11 +274,13 @@ class _Search:
     def _other(self, size: float, generator: torch.Generator) -> Tensor:
         """Another input, different at every position."""
         if self.x.is_floating_point():
-            noise = torch.randn(self.x.shape, generator=generator, dtype=torch.float64).to(self.x.device)
+            noise = torch.randn(self.x.shape, generator=generator, dtype=torch.float64, device="cpu").to(self.x.device)
             spread = float(self.x.double().std()) or 1.0
             return (self.x.double() + size * spread * noise).to(self.x.dtype)
         kinds = max(2, self._vocabulary())
-        shift = torch.randint(1, kinds, self.x.shape, generator=generator).to(self.x.device)
+        shift = torch.randint(1, kinds, self.x.shape, generator=generator, dtype=torch.int64, device="cpu").to(
+            self.x.device
+        )
         return ((self.x + shift) % kinds).to(self.x.dtype)
 
     def _vocabulary(self) -> int:
@@ -296,7 +298,7 @@ class _Search:
         """How far each output position of rows is moved by other inputs at a part, where that is no rounding."""
         out = self.subject.run(self._mixed(other, part))
         pairs = zip(out[:, rows].unbind(1), self.base[:, rows].unbind(1), strict=True)
-        away = torch.tensor([_distance(one, same) for one, same in pairs], dtype=torch.float64)
+        away = torch.tensor([_distance(one, same) for one, same in pairs], dtype=torch.float64, device="cpu")
         return torch.where(away > self._rounding(rows), away, 0.0)
 
     def _rounding(self, rows: slice) -> float:
@@ -325,9 +327,9 @@ class _Search:
         return low
 
     def _derived(self, out: Tensor, leaves: list[Tensor], before: int, cut: int) -> None:
-        generator = torch.Generator().manual_seed(cut)
+        generator = torch.Generator(device="cpu").manual_seed(cut)
         rows = out[:, before:cut]
-        factor = torch.randn(rows.shape, generator=generator, dtype=torch.float64).to(rows)
+        factor = torch.randn(rows.shape, generator=generator, dtype=torch.float64, device="cpu").to(rows)
         found = torch.autograd.grad((rows * factor).sum(), leaves, retain_graph=True, allow_unused=True)
         for grad in found:
             if grad is None:

@@ -98,7 +98,7 @@ def sees(mask: Any, size: Sizes, b: int, h: int, i: int, j: int) -> bool:
         case spec.Dense():
             return bool(_cell_of(mask.keep_cells, b, h, i, j))
         case spec.Rule():
-            index = (torch.tensor(n).reshape(1, 1, 1, 1) for n in (b, h, i, j))
+            index = (torch.tensor(n, dtype=torch.int64, device="cpu").reshape(1, 1, 1, 1) for n in (b, h, i, j))
             return bool(mask.fn(*index))
     return _sees_sparsely(mask, size, b, i, j)
 
@@ -135,7 +135,7 @@ def _ruled(rule: Any, score: Tensor, keys: list[int], size: Sizes, b: int, h: in
             given = rule.positions if rule.key_positions is None else rule.key_positions
             at = pos if rule.positions is None else _cell_of(rule.positions, b, i)
             away = [abs(at - (j if given is None else _cell_of(given, b, j))) for j in keys]
-            return score - slope.double() * torch.tensor(away, dtype=torch.float64)
+            return score - slope.double() * torch.tensor(away, dtype=torch.float64, device="cpu")
         case spec.RelativeBias():
             last = rule.table.shape[1] - 1
             return score + rule.table[h, [min(max(j - pos + rule.zero, 0), last) for j in keys]].double()
@@ -149,8 +149,10 @@ def _ruled(rule: Any, score: Tensor, keys: list[int], size: Sizes, b: int, h: in
             row = wide[at[0], at[1], at[2]].double()
             return score + (row if len(row) == 1 else row[keys])
         case spec.ScoreRule():
-            at_b, at_h, at_i = (torch.tensor(n).reshape(1, 1, 1, 1) for n in (b, h, i))
-            return rule.fn(score[None, None, None], at_b, at_h, at_i, torch.tensor(keys))[0, 0, 0]
+            at_b, at_h, at_i = (torch.tensor(n, dtype=torch.int64, device="cpu").reshape(1, 1, 1, 1) for n in (b, h, i))
+            return rule.fn(
+                score[None, None, None], at_b, at_h, at_i, torch.tensor(keys, dtype=torch.int64, device="cpu")
+            )[0, 0, 0]
     raise AssertionError(f"the definition does not know {rule!r}")
 
 
@@ -212,10 +214,10 @@ def define(call: Call, seed: int = 5) -> Exact:
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     dropout = options.get("dropout", 0.0)
     torch.manual_seed(seed)
-    drawn = int(torch.randint(0, 2**62, ())) if dropout else 0
+    drawn = int(torch.randint(0, 2**62, (), dtype=torch.int64, device="cpu")) if dropout else 0
     full = (size.B, size.H, size.T, size.S)
-    p, visible = torch.zeros(full, dtype=torch.float64), torch.zeros(full, dtype=torch.bool)
-    logits = torch.full(full, -INF, dtype=torch.float64)
+    p, visible = torch.zeros(full, dtype=torch.float64, device="cpu"), torch.zeros(full, dtype=torch.bool, device="cpu")
+    logits = torch.full(full, -INF, dtype=torch.float64, device="cpu")
     outs, lses = [], []
     for b in range(size.B):
         for h in range(size.H):
@@ -233,7 +235,7 @@ def define(call: Call, seed: int = 5) -> Exact:
                 weight = row[0]
                 if dropout:
                     left = [survives(drawn, dropout, b, h, i, j) for j in keys]
-                    weight = weight * torch.tensor(left, dtype=torch.float64) / (1 - dropout)
+                    weight = weight * torch.tensor(left, dtype=torch.float64, device="cpu") / (1 - dropout)
                 outs.append(_gated(weight @ v[b, size.kv[h], keys], options.get("gate"), b, h, i))
                 lses.append(row[1])
     out = torch.stack(outs) if outs else q.new_zeros((0, v.shape[-1]))

@@ -24,7 +24,7 @@ from headwise.spec import (
     Window,
     recipes,
 )
-from headwise.testing.calls import PYTHON, RULES, SHAPE, WIDTH, Draw, case, masked
+from headwise.testing.calls import PYTHON, RULES, SHAPE, WIDTH, Draw, case, int64, masked
 
 __all__: list[str] = []
 
@@ -39,17 +39,17 @@ case("a prompt in a static buffer", "q_start")(lambda draw: draw.call(fused=True
 case("queries before the first key", "q_start")(lambda draw: draw.call(fused=True, mask=Causal(), q_start=-3))
 case("queries past the last key", "q_start")(lambda draw: draw.call(fused=True, mask=Causal(), q_start=40))
 case("a start for each sequence", "q_start [B]", sdpa=SHAPE)(
-    lambda draw: draw.call(fused=True, mask=Causal(), q_start=torch.tensor([-2, 1]))
+    lambda draw: draw.call(fused=True, mask=Causal(), q_start=int64([-2, 1]))
 )
 case("a decoding step for each sequence", "q_start [B]")(
-    lambda draw: draw.call(fused=True, T=1, mask=Causal(), q_start=torch.tensor([4, 9]))
+    lambda draw: draw.call(fused=True, T=1, mask=Causal(), q_start=int64([4, 9]))
 )
 case("a start for each sequence, everything that counts", "q_start [B]", Window, Chunks, sdpa=RULES)(
     lambda draw: draw.call(
         H=6,
         Hk=3,
         mask=(Causal() & Window(4, None)) | Chunks(5),
-        q_start=torch.tensor([-1, 3], dtype=torch.int32),
+        q_start=int64([-1, 3]).int(),
         scores=(Alibi(draw.normal(2, 6).abs()), RelativeBias(draw.normal(6, 5), zero=3)),
     )
 )
@@ -77,17 +77,17 @@ def _prefix(draw: Draw) -> Mask:
 
 @masked("prefix language model", Prefix, Causal, "|")
 def _prefix_lm(draw: Draw) -> Mask:
-    return Causal() | Prefix(torch.tensor([9, 4]))
+    return Causal() | Prefix(int64([9, 4]))
 
 
 @masked("prefix longer than everything, and none", Prefix, "empty rows", sdpa=None)
 def _prefix_ends(draw: Draw) -> Mask:
-    return Prefix(torch.tensor([99, 0]))
+    return Prefix(int64([99, 0]))
 
 
 @masked("lengths", Padding, sdpa=None)
 def _lengths(draw: Draw) -> Mask:
-    return Padding(torch.tensor([13, 6]))
+    return Padding(int64([13, 6]))
 
 
 @masked("one length", Padding, sdpa=None)
@@ -96,7 +96,7 @@ def _one_length(draw: Draw) -> Mask:
 
 
 def _left(length: int, *pads: int) -> Tensor:
-    return torch.arange(length) >= torch.tensor(pads)[:, None]
+    return int64(range(length)) >= int64(pads)[:, None]
 
 
 @masked("left padding", Padding, sdpa=None)
@@ -121,22 +121,22 @@ def _holes_causal(draw: Draw) -> Mask:
 
 @masked("everything is padding", Padding, "empty rows", sdpa=None)
 def _all_padding(draw: Draw) -> Mask:
-    return Padding(torch.zeros(2, 13, dtype=torch.bool))
+    return Padding(torch.zeros(2, 13, dtype=torch.bool, device="cpu"))
 
 
 @masked("packed documents", Documents, T=13)
 def _packed(draw: Draw) -> Mask:
-    return Documents(torch.tensor([0] * 4 + [1] * 1 + [2] * 8))
+    return Documents(int64([0] * 4 + [1] * 1 + [2] * 8))
 
 
 @masked("packed documents, causal, one empty", Documents, Causal, "from_offsets", T=13)
 def _offsets(draw: Draw) -> Mask:
-    return Causal() & Documents.from_offsets(torch.tensor([0, 5, 5, 13]))
+    return Causal() & Documents.from_offsets(int64([0, 5, 5, 13]))
 
 
 @masked("documents across, one without keys", Documents, "empty rows")
 def _across(draw: Draw) -> Mask:
-    return Documents.from_offsets(torch.tensor([0, 3, 7, 11]), torch.tensor([0, 6, 6, 13]))
+    return Documents.from_offsets(int64([0, 3, 7, 11]), int64([0, 6, 6, 13]))
 
 
 @masked("documents that return", Documents, "several runs")
@@ -166,7 +166,7 @@ def _chunks(draw: Draw) -> Mask:
 
 @masked("chunks from the padding", Chunks)
 def _chunks_from(draw: Draw) -> Mask:
-    return Chunks(3, start=torch.tensor([1, 7]))
+    return Chunks(3, start=int64([1, 7]))
 
 
 @masked("blocks", Blocks)
@@ -225,14 +225,14 @@ def _rule_or(draw: Draw) -> Mask:
 
 @masked("global tokens beside a window", Window, Dense, "|", "several runs")
 def _global(draw: Draw) -> Mask:
-    ends = torch.zeros(11, 13, dtype=torch.bool)
+    ends = torch.zeros(11, 13, dtype=torch.bool, device="cpu")
     ends[0], ends[:, 0] = True, True
     return Window(1, 1) | Dense(ends)
 
 
 @masked("a union of three runs, cut by a fourth", "&", "|", Causal, Prefix, Window, Chunks, "several runs")
 def _union(draw: Draw) -> Mask:
-    return Causal() & (Prefix(2) | Window(1, 0) | Chunks(4)) & Padding(torch.tensor([13, 9]))
+    return Causal() & (Prefix(2) | Window(1, 0) | Chunks(4)) & Padding(int64([13, 9]))
 
 
 @masked("or of ands", "&", "|", Causal, Prefix, Documents, Padding, T=13)
@@ -242,7 +242,7 @@ def _or_of_ands(draw: Draw) -> Mask:
 
 @masked("masks that leave nothing in common", Window, Dense, "&", "empty rows")
 def _nothing(draw: Draw) -> Mask:
-    return Window(0, 1) & Dense(torch.zeros(1, 1, 1, 13, dtype=torch.bool))
+    return Window(0, 1) & Dense(torch.zeros(1, 1, 1, 13, dtype=torch.bool, device="cpu"))
 
 
 @masked("blocks by position", Blocks, "align", "q_start", T=7, q_start=3)
@@ -267,7 +267,7 @@ def _spans_shared(draw: Draw) -> Mask:
 
 @masked("tokens that see all and are seen", Global)
 def _global_tokens(draw: Draw) -> Mask:
-    return Global(torch.tensor([3, 0]))
+    return Global(int64([3, 0]))
 
 
 @masked("marked tokens, causal", Global, Causal, "&", "several runs")
@@ -287,7 +287,7 @@ def _strided(draw: Draw) -> Mask:
 
 @masked("every second key of a document", Strided, Documents, "&", "empty rows")
 def _strided_documents(draw: Draw) -> Mask:
-    return Strided(2) & Documents.from_offsets(torch.tensor([0, 3, 7, 11]), torch.tensor([0, 6, 6, 13]))
+    return Strided(2) & Documents.from_offsets(int64([0, 3, 7, 11]), int64([0, 6, 6, 13]))
 
 
 @masked("a draft of two trees", Tree)
@@ -297,7 +297,7 @@ def _tree(draw: Draw) -> Mask:
 
 @masked("a draft for each sequence, in a window", Tree, Window, "&", "several runs")
 def _trees(draw: Draw) -> Mask:
-    parents = (draw.normal(2, 11).abs() * torch.arange(11)).long().clamp(max=torch.arange(11)) - 1
+    parents = (draw.normal(2, 11).abs() * int64(range(11))).long().clamp(max=int64(range(11))) - 1
     return Tree(parents) & Window(before=6)
 
 
@@ -325,10 +325,10 @@ def _bigbird_causal(draw: Draw) -> Mask:
 
 
 case("prefix language model, by its recipe", recipes.prefix_lm, Prefix, sdpa=SHAPE)(
-    lambda draw: draw.call(fused=True, mask=recipes.prefix_lm(torch.tensor([9, 4])))
+    lambda draw: draw.call(fused=True, mask=recipes.prefix_lm(int64([9, 4])))
 )
 case("chunks, by their recipe", recipes.chunked_local, Chunks, sdpa=SHAPE)(
-    lambda draw: draw.call(fused=True, mask=recipes.chunked_local(5, start=torch.tensor([1, 7])))
+    lambda draw: draw.call(fused=True, mask=recipes.chunked_local(5, start=int64([1, 7])))
 )
 
 
@@ -348,7 +348,5 @@ def _streaming(draw: Draw) -> Mask:
 
 
 case("a draft, by its recipe, in a static buffer", recipes.tree, Tree, "q_start [B]", sdpa=SHAPE)(
-    lambda draw: draw.call(
-        fused=True, T=5, mask=recipes.tree(torch.tensor([-1, 0, 0, 1, 2])), q_start=torch.tensor([3, 7])
-    )
+    lambda draw: draw.call(fused=True, T=5, mask=recipes.tree(int64([-1, 0, 0, 1, 2])), q_start=int64([3, 7]))
 )

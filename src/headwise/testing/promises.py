@@ -233,7 +233,7 @@ def _heads_inside(x: Tensor) -> Tensor:
 
 def _with_gaps(x: Tensor) -> Tensor:
     """Every second number of a tensor twice as wide; between them stands what must not be read."""
-    wide = torch.full((*x.shape, 2), torch.nan, dtype=x.dtype)
+    wide = torch.full((*x.shape, 2), torch.nan, dtype=x.dtype, device="cpu")
     wide[..., 0] = x
     return wide[..., 0]
 
@@ -243,8 +243,8 @@ def _results(case: Case, dtype: torch.dtype, backend: Any) -> dict[str, Tensor]:
     got = call.run(backend)
     found = {"out": got.out.detach(), "lse": got.lse.detach()}
     if case.gradients:
-        zero = torch.zeros(got.lse.shape, dtype=F64)
-        mixture = (torch.ones(got.out.shape, dtype=F64), zero)
+        zero = torch.zeros(got.lse.shape, dtype=F64, device="cpu")
+        mixture = (torch.ones(got.out.shape, dtype=F64, device="cpu"), zero)
         found |= {f"gradient of {n}": g for n, g in gradients(got.out, got.lse, leaves, mixture).items()}
     return found
 

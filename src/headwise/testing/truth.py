@@ -78,8 +78,8 @@ def gradients(out: Tensor, lse: Tensor, leaves: dict[str, Tensor], factors: tupl
 
 def weights(exact: Exact, dtype: torch.dtype, draw: int = 0) -> tuple[Tensor, Tensor]:
     """The mixture that is differentiated: of the output, and in float64 of log-sum-exp as well."""
-    generator = torch.Generator().manual_seed(3 + draw)
-    out, lse = (torch.randn(x.shape, generator=generator, dtype=F64) for x in (exact.out, exact.lse))
+    generator = torch.Generator(device="cpu").manual_seed(3 + draw)
+    out, lse = (torch.randn(x.shape, generator=generator, dtype=F64, device="cpu") for x in (exact.out, exact.lse))
     return out.to(dtype), lse if dtype == F64 else torch.zeros_like(lse)
 
 
@@ -96,7 +96,7 @@ def _derivatives(made: Call, draw: int) -> tuple[dict[str, Tensor], list[dict[st
     forms = [gradients(*three_op(call, as_fused=way), leaves, mixture) for way in (False, True)]
     out = fused(call)
     if out is not None:
-        forms.append(gradients(out, torch.zeros(mixture[1].shape, dtype=dtype), leaves, mixture))
+        forms.append(gradients(out, torch.zeros(mixture[1].shape, dtype=dtype, device="cpu"), leaves, mixture))
     return wanted, forms
 
 

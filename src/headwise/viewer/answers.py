@@ -133,7 +133,7 @@ class Answers:
     def _ask_scene(self, read: _Read, cancelled: Wanted) -> Answer:
         if self._scene is None:
             self._scene = self.scene.describe()
-        return Answer(self._scene, torch.empty(0))
+        return Answer(self._scene, torch.empty(0, dtype=torch.float32, device="cpu"))
 
     def _ask_tile(self, read: _Read, cancelled: Wanted) -> Answer:
         shown, (T, S) = read.shown(), read.lengths()
@@ -273,7 +273,7 @@ class Answers:
         heads, run, minus = read.heads(), read.run("run"), read.minus()
 
         def mean(run: int) -> Tensor:
-            total = torch.zeros(())
+            total = torch.zeros((), dtype=torch.float32, device="cpu")
             for layer, head in heads:
                 if cancelled():
                     raise Cancelled

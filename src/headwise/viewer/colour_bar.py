@@ -55,7 +55,7 @@ def marks(most: float, scale: str, *, diverging: bool) -> list[tuple[str, float]
 
 
 def _along(share: float, scale: str) -> float:
-    return float(scaled(torch.tensor(share, dtype=torch.float64), scale))
+    return float(scaled(torch.tensor(share, dtype=torch.float64, device="cpu"), scale))
 
 
 def _rounds(most: float, scale: str, places: tuple[float, ...]) -> list[float]:
@@ -72,7 +72,7 @@ def draw_bar(
     ink: Colour, line: Colour,
 ) -> None:  # fmt: skip
     """Draws the bar with its numbers, (x, y) its upper left corner."""
-    sheet.marks.append(Cells(x, y, _THICK, height, ramp(dark, diverging)[torch.arange(1023, -1, -8)][:, None]))
+    sheet.marks.append(Cells(x, y, _THICK, height, ramp(dark, diverging)[torch.arange(1023, -1, -8, dtype=torch.int64, device="cpu")][:, None]))
     for text, place in marks(most, scale, diverging=diverging):
         at = y + height * (1 - place)
         sheet.marks.append(Line(x + _THICK, at, x + _THICK + _TICK, at, line))

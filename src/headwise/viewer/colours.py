@@ -34,12 +34,10 @@ _DECADES = 1e4  # four decades fit into the logarithm, which passes through 0
 
 _TO_CONES = torch.tensor(
     [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
-     [0.0883024619, 0.2817188376, 0.6299787005]], dtype=torch.float64,
-)  # fmt: skip
+     [0.0883024619, 0.2817188376, 0.6299787005]], dtype=torch.float64, device="cpu")  # fmt: skip
 _TO_LAB = torch.tensor(
     [[0.2104542553, 0.793617785, -0.0040720468], [1.9779984951, -2.428592205, 0.4505937099],
-     [0.0259040371, 0.7827717662, -0.808675766]], dtype=torch.float64,
-)  # fmt: skip
+     [0.0259040371, 0.7827717662, -0.808675766]], dtype=torch.float64, device="cpu")  # fmt: skip
 
 
 def rgb(text: str) -> Colour:
@@ -51,8 +49,8 @@ def rgb(text: str) -> Colour:
 def ramp(dark: bool, diverging: bool) -> Tensor:
     """The colours from t = 0 to t = 1, uint8 [1024, 3]; equal steps in OKLab look equal."""
     stops = STOPS[("dark" if dark else "light") + ("Apart" if diverging else "")]
-    lab = _oklab(torch.tensor([rgb(stop) for stop in stops]))
-    x = torch.arange(_STEPS, dtype=torch.float64) / (_STEPS - 1) * (len(stops) - 1)
+    lab = _oklab(torch.tensor([rgb(stop) for stop in stops], dtype=torch.int64, device="cpu"))
+    x = torch.arange(_STEPS, dtype=torch.float64, device="cpu") / (_STEPS - 1) * (len(stops) - 1)
     at = x.floor().long().clamp(max=len(stops) - 2)
     mixed = lab[at] + (lab[at + 1] - lab[at]) * (x - at)[:, None]
     return _from_oklab(mixed)

@@ -107,7 +107,9 @@ def _of_one(pattern: Pattern) -> Edges:
             continue
         first, last = int(sees[0]), int(sees[-1]) + 1
         single = single and len(sees) == last - first
-        own = torch.arange(T) + (int(start[b]) if isinstance(start, Tensor) else int(start))
+        own = torch.arange(T, dtype=torch.int64, device="cpu") + (
+            int(start[b]) if isinstance(start, Tensor) else int(start)
+        )
         around = int(lo[sees].min()), int(hi[sees].max())
         keys.append(around)
         queries.append((first, last))

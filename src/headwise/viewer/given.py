@@ -220,7 +220,7 @@ def _one_text(model: nn.Module, inputs: Mapping[str, Any]) -> bool:
         and ids.shape[0] == 1
         and ids.shape[1] >= 2
         and set(inputs) <= _SCORED
-        and (types is None or not bool(torch.as_tensor(types).any()))
+        and (types is None or not bool(torch.as_tensor(types, dtype=torch.int64, device="cpu").any()))
         and not getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     )
 

@@ -73,9 +73,11 @@ def profile(pattern: Pattern, b: int, h: int, *, causal: bool, sink: int) -> Pro
     found = pattern.ask(*asked, **where)
     entropy, received, offsets = (found[name][0, 0].float().cpu() for name in ("entropy", "received", "offsets"))
     values, indices = found["top_keys"].values[0, 0].cpu(), found["top_keys"].indices[0, 0].cpu()
-    seeing = indices[:, 0] >= 0 if T else torch.zeros(0, dtype=torch.bool)
+    seeing = indices[:, 0] >= 0 if T else torch.zeros(0, dtype=torch.bool, device="cpu")
     start = pattern.options["q_start"]
-    own = torch.arange(T) + (int(start[b]) if isinstance(start, Tensor) else int(start))
+    own = torch.arange(T, dtype=torch.int64, device="cpu") + (
+        int(start[b]) if isinstance(start, Tensor) else int(start)
+    )
     left_out = (indices == sink) | (indices == own[:, None]) | (indices < 0)
     return Profile(entropy, received, offsets, limit, after, _links(values, indices, left_out), seeing)
 

@@ -78,7 +78,7 @@ def is_output(what: Any) -> bool:
 def _read(one: Any, name: str) -> Tensor:
     """A copy where it is an array: one that cannot be written to is no tensor."""
     try:
-        return one if isinstance(one, Tensor) else torch.as_tensor(one.copy())
+        return one if isinstance(one, Tensor) else torch.as_tensor(one.copy(), device="cpu")
     except (TypeError, RuntimeError, ValueError) as cause:
         raise SpecError(
             sentence("view", f"{name} is an array of {one.dtype}", "attention is an array of floats")

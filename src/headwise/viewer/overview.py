@@ -44,7 +44,7 @@ class Overview:
         counts = [pattern.shape[1] for pattern in self.patterns]
         self.places = [(layer, head) for layer, count in enumerate(counts) for head in range(count)]
         self._first = [sum(counts[:layer]) for layer in range(len(counts))]
-        self.maps = torch.zeros(len(self.places), SIDE, SIDE)
+        self.maps = torch.zeros(len(self.places), SIDE, SIDE, dtype=torch.float32, device="cpu")
         self.state = [0] * len(self.places)
         self.changed = [0] * len(self.places)  # the version of each map
         self.version = version
@@ -122,15 +122,20 @@ class Overview:
             lines += [found[str(n)][0, 0] for n in range(len(rows))]
             start = stop
             yield
-        self._put(layer, head, spread(torch.cat(lines)) if lines else torch.zeros(SIDE, SIDE), EXACT)
+        self._put(
+            layer,
+            head,
+            spread(torch.cat(lines)) if lines else torch.zeros(SIDE, SIDE, dtype=torch.float32, device="cpu"),
+            EXACT,
+        )
 
 
 def spread(found: Tensor) -> Tensor:
     """A map of fewer cells than SIDE on a side, drawn larger; float32 [SIDE, SIDE]."""
     height, width = found.shape
     if not height or not width:
-        return torch.zeros(SIDE, SIDE)
-    rows, cols = (torch.arange(SIDE) * length // SIDE for length in (height, width))
+        return torch.zeros(SIDE, SIDE, dtype=torch.float32, device="cpu")
+    rows, cols = (torch.arange(SIDE, dtype=torch.int64, device="cpu") * length // SIDE for length in (height, width))
     return found.float().cpu().nan_to_num(0.0)[rows][:, cols]
 
 

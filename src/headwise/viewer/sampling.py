@@ -57,7 +57,7 @@ def sampled(T: int, height: int, each: int) -> Tensor:
         >>> sampled(12, 3, 2).tolist()
         [1, 3, 5, 7, 9, 11]
     """
-    r = torch.arange(height)
+    r = torch.arange(height, dtype=torch.int64, device="cpu")
     start, stop = r * T // height, (r + 1) * T // height
-    parts = (2 * torch.arange(each) + 1)[None, :]
+    parts = (2 * torch.arange(each, dtype=torch.int64, device="cpu") + 1)[None, :]
     return (start[:, None] + (stop - start)[:, None] * parts // (2 * each)).flatten().clamp(max=max(0, T - 1))

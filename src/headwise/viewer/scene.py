@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -370,4 +371,4 @@ def _head(head: Head) -> dict[str, Any]:
 
 def _number(value: float) -> float | None:
     """Four decimals; JSON has no NaN, so that is null."""
-    return round(value, 4) if torch.isfinite(torch.tensor(value)) else None
+    return round(value, 4) if math.isfinite(value) else None

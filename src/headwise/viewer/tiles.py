@@ -192,7 +192,7 @@ def _folded(x: Tensor, step: int, reduce: Callable[..., Tensor]) -> Tensor:
 def _sizes(length: int, z: int) -> Tensor:
     """How many positions each pooled cell of an axis covers."""
     count = -(-length >> z) if length else 0
-    sizes = torch.full((count,), 1 << z)
+    sizes = torch.full((count,), 1 << z, dtype=torch.int64, device="cpu")
     if count and length % (1 << z):
         sizes[-1] = length % (1 << z)
     return sizes

@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import headwise._native as kernels
+from headwise.backends.native.addresses import DTYPES, contiguous, operand
 from headwise.backends.native.answers import Found, begun, sweep, whole
 from headwise.backends.native.backward import tangents
 from headwise.backends.native.classes import classes
-from headwise.backends.native.lowering import DTYPES, FEWER, lower, numbers, refusal
+from headwise.backends.native.lowering import FEWER, lower, refusal
 from headwise.backends.native.storing import stored
 from headwise.backends.native.turning import turn
 from headwise.backends.protocol import Result, RowFacts, Tangents
@@ -60,9 +61,11 @@ class Native:
             sweep(plan, whole(plan), here, False, out, list(found.values()))
         else:
             lowered = lower(plan)
-            max_logit, peak, log_total, lse, *entropy = (x.data_ptr() for x in rows)
+            size = (g.B, g.H, g.T)
+            max_logit, peak, log_total, lse, *entropy = (contiguous(x, "a fact of the rows", size) for x in rows)
             facts = (max_logit, peak, log_total, lse, entropy[0] if entropy else 0)
-            lowered.call.forward(numbers(out), facts, torch.get_num_threads())
+            at = operand(out, "out", (*size, g.E), plan.q.dtype)
+            lowered.call.forward(at, facts, torch.get_num_threads())
         answers = {name: accumulator.result() for name, accumulator in found.items()}
         return Result(out, rows[3], RowFacts(*rows[:3]), rows[4] if asked else None, answers)
 
@@ -128,6 +131,8 @@ def quick(
     if 0 in addresses:  # zeros that torch has no memory for
         return None
     out = _blank_out(q, B, H, T, E)
+    if not out.is_cpu or out.dtype != q.dtype:  # a mode of torch's in which tensors are made otherwise
+        return None
     call = kernels.Call(
         (addresses[0], q0, q1, q2, kind),
         (addresses[1], k0, k1, k2, kind),

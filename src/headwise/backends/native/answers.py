@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from headwise._native import Call
-from headwise.backends.native.lowering import NOTHING, lower, numbers
+from headwise.backends.native.addresses import NOTHING, by_batch, contiguous, operand
+from headwise.backends.native.lowering import lower
 from headwise.backends.protocol import RowFacts
 from headwise.observers import Accumulator, Frame, Observer, groups, keys, regions, rows
 from headwise.observers.protocol import start
@@ -87,7 +88,9 @@ class Found(NamedTuple):
 
 def blank(b: int, h: int, n: int, entropy: bool) -> Found:
     """Room for what a forward pass finds."""
-    max_logit, peak, log_total, lse, last = (torch.empty((b, h, n)) for _ in range(5))
+    max_logit, peak, log_total, lse, last = (
+        torch.empty((b, h, n), dtype=torch.float32, device="cpu") for _ in range(5)
+    )
     return Found(max_logit, peak, log_total, lse, last if entropy else None)
 
 
@@ -110,10 +113,11 @@ def sweep(plan: Plan, frame: Frame, here: Found, known: bool, out: Tensor | None
     adds = known and here.entropy is None and any(type(x) is rows._Entropy for x in found)
     if adds:
         here = here._replace(entropy=torch.zeros_like(here.peak))
-    facts = _addresses(*here[:3], None if known else here.lse, here.entropy if adds or not known else None)
+    facts = _addresses(frame, *here[:3], None if known else here.lse, here.entropy if adds or not known else None)
     if asked.questions or adds or out is not None:
         careful = asked.tells_hidden and asked.careful
-        to = NOTHING if out is None else numbers(out)
+        g = plan.geometry
+        to = NOTHING if out is None else operand(out, "out", (g.B, g.H, g.T, g.E), plan.q.dtype)
         lowered.call.survey(asked.survey, facts, known, to, careful, torch.get_num_threads())
     elif not known:
         lowered.call.row_facts(_ranges(frame), facts, torch.get_num_threads())
@@ -125,8 +129,12 @@ def sweep(plan: Plan, frame: Frame, here: Found, known: bool, out: Tensor | None
             accumulator.found[:, :, frame.rows] = fact
 
 
-def _addresses(*tensors: Tensor | None) -> tuple[int, int, int, int, int]:
-    max_logit, peak, log_total, lse, entropy = (0 if x is None else x.data_ptr() for x in tensors)
+def _addresses(frame: Frame, *facts: Tensor | None) -> tuple[int, int, int, int, int]:
+    """Addresses of what is known of the frame's rows, or about to be found; 0 where it is not wanted."""
+    size = (frame.b, frame.h, span(frame.rows))
+    max_logit, peak, log_total, lse, entropy = (
+        0 if fact is None else contiguous(fact, "a fact of the rows", size) for fact in facts
+    )
     return max_logit, peak, log_total, lse, entropy
 
 
@@ -145,10 +153,14 @@ class _Asked:
         self.tells_hidden = False  # whether an answer depends on which cells are hidden, not on p alone
         self.held: list[Tensor] = []
 
-    def hold(self, tensor: Tensor) -> int:
-        """The address of a tensor that a question names."""
+    def answer(self, into: Tensor, *size: int, dtype: torch.dtype = torch.float32) -> int:
+        """The address of an answer [b, h, *size] of the frame's batch rows and heads."""
+        return contiguous(into, "an answer", (self.frame.b, self.frame.h, *size), dtype)
+
+    def hold(self, tensor: Tensor, what: str, *size: int, dtype: torch.dtype = torch.int64) -> tuple[int, int]:
+        """Address and batch stride of a tensor [B or 1, *size] that a question names."""
         self.held.append(tensor)
-        return tensor.data_ptr()
+        return by_batch(tensor, what, self.plan.geometry.B, size, dtype)
 
     @cached_property
     def careful(self) -> bool:
@@ -160,7 +172,7 @@ class _Asked:
 
 def _received(asked: _Asked, into: keys._Received) -> None:
     asked.questions += 1
-    asked.survey.received(into.total.data_ptr())
+    asked.survey.received(asked.answer(into.total, asked.plan.geometry.S))
 
 
 def _offsets(asked: _Asked, into: keys._Offsets) -> None:
@@ -170,7 +182,9 @@ def _offsets(asked: _Asked, into: keys._Offsets) -> None:
         into.seen += counts
     else:
         asked.tells_hidden = True
-    asked.survey.offsets(into.total.data_ptr(), into.seen.data_ptr() if counts is None else 0, into.limit, into.after)
+    width = into.after + into.limit + 1
+    seen = 0 if counts is not None else asked.answer(into.seen, width)
+    asked.survey.offsets(asked.answer(into.total, width), seen, into.limit, into.after)
 
 
 def _visible_by_distance(asked: _Asked, limit: int, after: int) -> Tensor | None:
@@ -193,7 +207,7 @@ def _visible_by_distance(asked: _Asked, limit: int, after: int) -> Tensor | None
         first, behind = ((pos - end + 1 + after).clamp(0, after + limit + 1) for end in (hi, lo))
         seen = (lo < hi).expand_as(first).float()
         if steps is None:
-            steps = torch.zeros((len(first), after + limit + 2))
+            steps = torch.zeros((len(first), after + limit + 2), dtype=torch.float32, device=seen.device)
         steps.scatter_add_(-1, first, seen).scatter_add_(-1, behind, -seen)
     assert steps is not None
     return steps.cumsum(-1)[:, None, :-1]
@@ -202,26 +216,30 @@ def _visible_by_distance(asked: _Asked, limit: int, after: int) -> Tensor | None
 def _top_keys(asked: _Asked, into: keys._TopKeys) -> None:
     asked.questions += 1
     asked.tells_hidden = True
-    asked.survey.top_keys(into.values.data_ptr(), into.keys.data_ptr(), into.k)
+    T = asked.plan.geometry.T
+    keys = asked.answer(into.keys, T, into.k, dtype=torch.int64)
+    asked.survey.top_keys(asked.answer(into.values, T, into.k), keys, into.k)
 
 
 def _mass_on(asked: _Asked, into: groups._MassOn) -> None:
     asked.questions += 1
     targets = into.targets.long().contiguous()
-    batch = targets.stride(0) if targets.shape[0] > 1 else 0
-    asked.survey.mass_on(into.total.data_ptr(), asked.hold(targets), batch, targets.shape[-1])
+    T, many = asked.plan.geometry.T, targets.shape[-1]
+    asked.survey.mass_on(asked.answer(into.total, T), *asked.hold(targets, "targets", T, many), many)
 
 
 def _mass_where(asked: _Asked, into: groups._MassWhere) -> None:
     asked.questions += 1
-    asked.survey.mass_where(into.total.data_ptr(), *_labels(asked, into.q_labels, into.k_labels))
+    labels = _labels(asked, into.q_labels, into.k_labels)
+    asked.survey.mass_where(asked.answer(into.total, asked.plan.geometry.T), *labels)
 
 
 def _segments(asked: _Asked, into: groups._Segments) -> None:
     if into.total.numel():
         asked.questions += 1
         labels = _labels(asked, into.q_ids, into.k_ids)
-        asked.survey.segments(into.total.data_ptr(), *labels, *into.total.shape[-2:])
+        height, width = into.total.shape[-2:]
+        asked.survey.segments(asked.answer(into.total, height, width), *labels, height, width)
 
 
 def _labels(asked: _Asked, of_queries: Tensor, of_keys: Tensor) -> tuple[int, int, int, int]:
@@ -233,8 +251,9 @@ def _labels(asked: _Asked, of_queries: Tensor, of_keys: Tensor) -> tuple[int, in
         q, k = (torch.searchsorted(names, x) - shift for x in (q, k))
     k = torch.nn.functional.pad(k, (0, -k.shape[-1] % PADDED), value=-1)
     q, k = (x.to(torch.int32).contiguous() for x in (q, k))
-    steps = [x.stride(0) if x.shape[0] > 1 else 0 for x in (q, k)]
-    return asked.hold(q), steps[0], asked.hold(k), steps[1]
+    T, S = asked.plan.geometry.T, asked.plan.geometry.S
+    queries = asked.hold(q, "labels of queries", T, dtype=torch.int32)
+    return *queries, *asked.hold(k, "labels of keys", S + -S % PADDED, dtype=torch.int32)
 
 
 def _map(asked: _Asked, into: regions._Map) -> None:
@@ -242,13 +261,14 @@ def _map(asked: _Asked, into: regions._Map) -> None:
         asked.questions += 1
         question = into.question
         size = (question.height, question.width)
-        asked.survey.map(into.total.data_ptr(), *size, _region(into.rows, into.cols), question.pool == "max")
+        asked.survey.map(asked.answer(into.total, *size), *size, _region(into.rows, into.cols), question.pool == "max")
 
 
 def _crop(asked: _Asked, into: regions._Crop) -> None:
     if into.found.numel():
         asked.questions += 1
-        asked.survey.crop(into.found.data_ptr(), _region(into.rows, into.cols))
+        found = asked.answer(into.found, span(into.rows), span(into.cols))
+        asked.survey.crop(found, _region(into.rows, into.cols))
 
 
 def _region(rows: slice, cols: slice) -> tuple[int, int, int, int]:
@@ -261,8 +281,11 @@ def _contribution(asked: _Asked, into: keys._Contribution) -> None:
     strange = not all_finite(norms)
     asked.tells_hidden = asked.tells_hidden or strange
     norms = torch.nn.functional.pad(norms, (0, -norms.shape[-1] % PADDED))
-    addresses = into.by_key.data_ptr(), into.by_query.data_ptr(), asked.hold(norms)
-    asked.survey.contribution(*addresses, strange)
+    asked.held.append(norms)
+    T, S = asked.plan.geometry.T, asked.plan.geometry.S
+    sums = asked.answer(into.by_key, S), asked.answer(into.by_query, T)
+    size = (asked.frame.b, asked.frame.h, S + -S % PADDED)
+    asked.survey.contribution(*sums, contiguous(norms, "norms of values", size), strange)
 
 
 def _norms(plan: Plan, frame: Frame, w_o: Tensor) -> Tensor:

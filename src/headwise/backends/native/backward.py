@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from headwise.backends.native.lowering import NOTHING, lower, numbers
-from headwise.backends.native.masks import four
+from headwise.backends.native.addresses import NOTHING, Numbers, Strides4, by_batch, contiguous, operand, plane
+from headwise.backends.native.lowering import lower
 from headwise.backends.protocol import Result, Tangents
 from headwise.plan import Plan
 from headwise.spec import Alibi, Bias
@@ -28,7 +28,7 @@ def tangents(
     basic = plan.basic()
     # The kernels add to these, and sum in float64 what they do not add in place.
     sums = [
-        torch.zeros(p.shape, dtype=torch.float32) if need else None
+        torch.zeros(p.shape, dtype=torch.float32, device=p.device) if need else None
         for p, need in zip(basic.parameters, needs[3:], strict=True)
     ]
     if 0 in (g.B, g.H, g.T, g.S) or not any(needs):
@@ -36,7 +36,9 @@ def tangents(
             if x is not None:
                 x.zero_()
         return _finished(plan, q, k, v, sums)
+    size = (g.B, g.H, g.T, g.E)
     facts = [fact.contiguous() for fact in result.facts]
+    max_logit, peak, log_total = (contiguous(fact, "a fact of the rows", size[:3]) for fact in facts)
     if grad_out is not None:  # of a sum it is one number, expanded
         grad_out = grad_out if grad_out.stride(-1) == 1 or g.E == 1 else grad_out.contiguous()
         grad_out = grad_out.to(result.out.dtype).resolve_neg()
@@ -44,13 +46,13 @@ def tangents(
         grad_lse = grad_lse.float().resolve_neg().contiguous()
     lowered = lower(basic)
     lowered.call.backward(
-        numbers(result.out),
-        (facts[0].data_ptr(), facts[1].data_ptr(), facts[2].data_ptr(), 0, 0),
-        NOTHING if grad_out is None or g.E == 0 else numbers(grad_out),
-        0 if grad_lse is None else grad_lse.data_ptr(),
-        (_into(q), _into(k), _into(v)),
+        operand(result.out, "out", size, plan.q.dtype),
+        (max_logit, peak, log_total, 0, 0),
+        NOTHING if grad_out is None or g.E == 0 else operand(grad_out, "the gradient of out", size, plan.q.dtype),
+        0 if grad_lse is None else contiguous(grad_lse, "the gradient of lse", size[:3]),
+        (_into(q, plan.q, "q"), _into(k, plan.k, "k"), _into(v, plan.v, "v")),
         _rules(basic, sums),
-        0 if plan.spec.sinks is None or sums[-1] is None else sums[-1].data_ptr(),
+        0 if plan.spec.sinks is None or sums[-1] is None else contiguous(sums[-1], "the gradient of sinks", (g.H,)),
         torch.get_num_threads(),
     )
     return _finished(plan, q, k, v, sums)
@@ -59,14 +61,17 @@ def tangents(
 def _blank(x: Tensor) -> Tensor:
     """A gradient to be written, laid out as its operand where that has a contiguous last axis."""
     like = torch.empty_like(x)
-    return like if like.stride(-1) == 1 or x.shape[-1] == 1 else torch.empty(x.shape, dtype=x.dtype)
+    return like if like.stride(-1) == 1 or x.shape[-1] == 1 else torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
-def _into(gradient: Tensor | None) -> tuple[int, int, int, int, int]:
-    return NOTHING if gradient is None or gradient.numel() == 0 else numbers(gradient)
+def _into(gradient: Tensor | None, x: Tensor, name: str) -> Numbers:
+    if gradient is None or gradient.numel() == 0:
+        return NOTHING
+    B, H, n, width = x.shape
+    return operand(gradient, f"the gradient of {name}", (B, H, n, width), x.dtype)
 
 
-def _rules(plan: Plan, sums: Sequence[Tensor | None]) -> list[tuple[int, tuple[int, int, int, int]]]:
+def _rules(plan: Plan, sums: Sequence[Tensor | None]) -> list[tuple[int, Strides4]]:
     """Address and strides of the gradient of each rule's tensor; an axis along which that broadcasts has stride 0."""
     g, left, found = plan.geometry, list(sums), []
     for rule in plan.spec.scores:
@@ -74,11 +79,13 @@ def _rules(plan: Plan, sums: Sequence[Tensor | None]) -> list[tuple[int, tuple[i
         if into is None:
             found.append(NOT_WANTED)
         elif isinstance(rule, Bias):
-            found.append((into.data_ptr(), four(into.expand(g.B, g.H, g.T, g.S).stride())))
+            found.append(plane(into, "the gradient of a bias", (g.B, g.H, g.T, g.S), (torch.float32,)))
         elif isinstance(rule, Alibi):  # [H] or [B, H]
-            found.append((into.data_ptr(), (into.stride(0) if into.dim() == 2 else 0, 1, 0, 0)))
+            address, batch = by_batch(into, "the gradient of slopes", g.B, (g.H,), torch.float32)
+            found.append((address, (batch, 1, 0, 0)))
         else:  # a table [H, R]
-            found.append((into.data_ptr(), (0, into.stride(0), 0, 0)))
+            address = contiguous(into, "the gradient of a table", (g.H, into.shape[1]))
+            found.append((address, (0, into.shape[1], 0, 0)))
     return found
 
 

@@ -9,16 +9,13 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from headwise._native import MAX_RULES, MAX_WIDTH, Call
-from headwise.backends.native.masks import MaskLowering, four, mask_refusal
+from headwise.backends.native.addresses import BIASES, DTYPES, NOTHING, Numbers, by_batch, contiguous, operand, plane
+from headwise.backends.native.masks import MaskLowering, mask_refusal
 from headwise.plan import Plan
 from headwise.spec import Alibi, Bias, Geometry, GridBias, RelativeBias, SoftCap, T5Bias
 
-__all__ = ["DTYPES", "FEWER", "NOTHING", "Lowered", "Numbers", "lower", "numbers", "refusal"]
+__all__ = ["FEWER", "Lowered", "lower", "refusal"]
 
-Numbers = tuple[int, int, int, int, int]  # an operand: its address, strides of batch, head and row, and dtype
-
-NOTHING: Numbers = (0, 0, 0, 0, 0)  # an operand that is not there
-DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # as of call.h
 FEWER = 2**31  # queries and keys; their numbers are int32 in the kernels
 
 
@@ -74,8 +71,11 @@ def lower(plan: Plan, k_at: Numbers | None = None, v_at: Numbers | None = None) 
     """
     g, spec = plan.geometry, plan.spec
     held: list[Tensor] = []
-    q, k = numbers(_plain(plan.q, held)), k_at or numbers(_plain(plan.k, held))
-    v = v_at or (numbers(_plain(plan.v, held)) if plan.v is not None and g.E else NOTHING)
+    q = operand(_plain(plan.q, held), "q", (g.B, g.H, g.T, g.D))
+    k = k_at or operand(_plain(plan.k, held), "k", (g.B, g.Hk, g.S, g.D), plan.q.dtype)
+    v = v_at or NOTHING
+    if v_at is None and plan.v is not None and g.E:
+        v = operand(_plain(plan.v, held), "v", (g.B, g.Hk, g.S, g.E), plan.q.dtype)
     starts = g.q_start.tolist() if isinstance(g.q_start, Tensor) else [g.q_start]
     heads = [] if spec.kv_heads is None else list(plan.kv_heads)
     call = Call(q, k, v, (g.B, g.H, g.Hk, g.T, g.S, g.D, g.E), plan.scale, starts, heads)
@@ -83,19 +83,19 @@ def lower(plan: Plan, k_at: Numbers | None = None, v_at: Numbers | None = None) 
         if isinstance(rule, SoftCap):
             call.rule_soft_cap(float(rule.cap))
         elif isinstance(rule, Alibi):
-            slopes = _floats(rule.slopes, held)
-            call.rule_slopes(slopes.data_ptr(), slopes.stride(0) if slopes.dim() == 2 else 0, slopes.stride(-1))
+            slopes = by_batch(_floats(rule.slopes, held), "slopes", g.B, (g.H,), torch.float32)
+            call.rule_slopes(*slopes, 1)
             if rule.conditions():
                 call.rule_slopes_at(*_places(rule, g, held))
         elif isinstance(rule, RelativeBias):
             table = _floats(rule.table, held)
-            call.rule_table(table.data_ptr(), table.stride(0), table.shape[1], rule.zero)
+            n = table.shape[1]
+            call.rule_table(contiguous(table, "the table of relative biases", (g.H, n)), n, n, rule.zero)
         elif isinstance(rule, Bias):
             bias = _resolved(rule.tensor, held)
-            strides = bias.expand(g.B, g.H, g.T, g.S).stride()
-            call.rule_bias(bias.data_ptr(), four(strides), DTYPES[bias.dtype])
+            call.rule_bias(*plane(bias, "the bias", (g.B, g.H, g.T, g.S), BIASES), DTYPES[bias.dtype])
     if spec.sinks is not None:
-        call.sinks(_floats(spec.sinks, held).data_ptr())
+        call.sinks(contiguous(_floats(spec.sinks, held), "sinks", (g.H,)))
     if plan.seed is not None:
         call.dropout(plan.seed, round(spec.dropout * 2**32), 1 / (1 - spec.dropout))
     if spec.mask is not None:
@@ -110,14 +110,8 @@ def _places(rule: Alibi, g: Geometry, held: list[Tensor]) -> tuple[int, int, int
         queries = g.positions(slice(0, g.B), slice(0, g.T))
     assert keys is not None
     queries, keys = (_resolved(at.double().contiguous(), held) for at in (queries, keys))
-    q_batch, k_batch = (at.stride(0) if at.dim() == 2 and at.shape[0] > 1 else 0 for at in (queries, keys))
-    return queries.data_ptr(), q_batch, keys.data_ptr(), k_batch
-
-
-def numbers(x: Tensor) -> Numbers:
-    """Address, strides of batch, head and row, and dtype of a tensor whose last axis is contiguous."""
-    batch, head, row, _ = x.stride()
-    return x.data_ptr(), batch, head, row, DTYPES[x.dtype]
+    places = by_batch(queries, "positions", g.B, (g.T,), torch.float64)
+    return *places, *by_batch(keys, "positions of keys", g.B, (g.S,), torch.float64)
 
 
 def _resolved(x: Tensor, held: list[Tensor]) -> Tensor:

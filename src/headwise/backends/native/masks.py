@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from headwise._native import MAX_DEPTH, MAX_NODES, Call
+from headwise.backends.native.addresses import by_batch, contiguous, plane
 from headwise.plan import Plan
 from headwise.spec import (
     And,
@@ -33,7 +34,7 @@ from headwise.spec import (
 from headwise.spec.checks import FAR
 from headwise.spec.intervals import MAX_RUNS, hull_of, joined
 
-__all__ = ["MaskLowering", "four", "mask_refusal"]
+__all__ = ["MaskLowering", "mask_refusal"]
 
 ROWS = 2**16  # queries whose runs are found together, in int64, before they become a part of the table
 
@@ -123,15 +124,17 @@ class MaskLowering:
             self._push_cells(mask.keep_cells)
         elif isinstance(mask, Blocks):
             tiles = mask.keep_tiles
-            strides = tiles.expand(self.geometry.B, self.geometry.H, *tiles.shape[-2:]).stride()
-            placed = tiles.shape[-2] if mask.align == "end" else 0
-            self.call.node_blocks(self._hold(tiles), four(strides), mask.size, placed)
+            self.held.append(tiles)
+            nq, nk = tiles.shape[-2:]
+            at = plane(tiles, "the map of tiles", (self.geometry.B, self.geometry.H, nq, nk), (torch.bool,))
+            self.call.node_blocks(*at, mask.size, nq if mask.align == "end" else 0)
         elif isinstance(mask, Documents):
             ids, key_ids = mask.ids, mask.ids if mask.key_ids is None else mask.key_ids
-            self.call.node_equal(*self._ids(ids), *self._ids(key_ids))
+            self.call.node_equal(*self._ids(ids, self.geometry.T), *self._ids(key_ids, self.geometry.S))
         elif isinstance(mask, Strided):  # equal where both have the same remainder
-            pos, keys = self.geometry.positions(*self._everybody()), torch.arange(self.geometry.S)
-            self.call.node_equal(*self._ids(pos % mask.step), *self._ids(keys % mask.step))
+            pos, S = self.geometry.positions(*self._everybody()), self.geometry.S
+            keys = torch.arange(S, dtype=torch.int64, device=self.geometry.device)
+            self.call.node_equal(*self._ids(pos % mask.step, self.geometry.T), *self._ids(keys % mask.step, S))
         elif isinstance(mask, Global):
             self._push_cells(mask.keys(self.geometry)[:, None, None, :])
             self._push_cells(mask.queries(self.geometry, *self._everybody())[:, None, :, None])
@@ -149,12 +152,14 @@ class MaskLowering:
 
     def _push_cells(self, cells: Tensor) -> None:
         g = self.geometry
-        self.call.node_dense(self._hold(cells), four(cells.expand(g.B, g.H, g.T, g.S).stride()))
+        self.held.append(cells)
+        self.call.node_dense(*plane(cells, "the mask", (g.B, g.H, g.T, g.S), (torch.bool,)))
 
-    def _ids(self, ids: Tensor) -> tuple[int, int]:
-        """Address and batch stride of ids [T] or [B, T] as int64."""
+    def _ids(self, ids: Tensor, count: int) -> tuple[int, int]:
+        """Address and batch stride of ids [count] or [B, count] as int64."""
         whole = ids.long().contiguous()
-        return self._hold(whole), whole.stride(0) if whole.dim() == 2 and whole.shape[0] > 1 else 0
+        self.held.append(whole)
+        return by_batch(whole, "ids", self.geometry.B, (count,))
 
     def _table(self, intervals: Intervals, once: bool, hull: bool) -> tuple[int, int, int, int, int]:
         """Addresses of lo and hi, strides of their batch and row axes, and how many runs a row has."""
@@ -166,12 +171,11 @@ class MaskLowering:
             parts.append([end.to(torch.int32).contiguous() for end in ends])
         runs = max(lo.shape[-1] for lo, _ in parts)
         lo, hi = (_joined([part[side] for part in parts], runs) for side in (0, 1))
-        batch, row = (0 if n == 1 else step for n, step in zip(lo.shape[:2], lo.stride()[:2], strict=True))
-        return self._hold(lo), self._hold(hi), batch, row, runs
-
-    def _hold(self, tensor: Tensor) -> int:
-        self.held.append(tensor)
-        return tensor.data_ptr()
+        self.held += (lo, hi)
+        b, n = lo.shape[0], lo.shape[1]
+        shape = (1 if b == 1 else g.B, 1 if n == 1 else g.T, runs)
+        low, high = (contiguous(ends, "the runs of the mask", shape, torch.int32) for ends in (lo, hi))
+        return low, high, 0 if b == 1 else n * runs, 0 if n == 1 else runs, runs
 
 
 def _joined(parts: list[Tensor], runs: int) -> Tensor:
@@ -214,9 +218,3 @@ def _same_for_every_query(mask: Mask) -> bool:
     if isinstance(mask, (And, Or)):
         return all(_same_for_every_query(part) for part in mask.masks)
     return type(mask) in (Prefix, Dense) or (type(mask) is Padding and mask.queries is None)
-
-
-def four(strides: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """The strides of a tensor [B, H, T, S] or [B, H, nq, nk]."""
-    batch, head, row, column = strides
-    return batch, head, row, column

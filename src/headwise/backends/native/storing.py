@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from headwise.backends.native.addresses import DTYPES, Numbers, contiguous, operand, plane
 from headwise.backends.native.classes import classes
-from headwise.backends.native.lowering import DTYPES, Lowered, Numbers, lower, numbers, refusal
+from headwise.backends.native.lowering import Lowered, lower, refusal
 from headwise.plan import Plan
 from headwise.spec import Paged, Quantised, Stored
 
@@ -32,7 +33,8 @@ def stored(plan: Plan, k: Tensor | Stored, v: Tensor | Stored) -> Tensor | None:
     _tell(lowered, k, values=False)
     _tell(lowered, v, values=True)
     out = plan.q.new_empty_strided((g.B, g.H, g.T, g.E), (g.T * g.H * g.E, g.E, g.H * g.E, 1))
-    lowered.call.forward(numbers(out), (0, 0, 0, 0, 0), torch.get_num_threads())
+    at = operand(out, "out", (g.B, g.H, g.T, g.E), plan.q.dtype)
+    lowered.call.forward(at, (0, 0, 0, 0, 0), torch.get_num_threads())
     return out
 
 
@@ -48,10 +50,12 @@ def _readable(x: Tensor | Stored) -> bool:
 def _place(x: Tensor | Stored) -> Numbers | None:
     """Address, strides of batch, head and row, and the dtype that is read; None of a tensor."""
     if isinstance(x, Paged):
-        return x.pool.data_ptr(), 0, x.pool.stride(1), x.pool.stride(2), DTYPES[x.dtype]
+        pages, heads, size, width = x.pool.shape
+        address, _, head, row, kind = operand(x.pool, "the pool of pages", (pages, heads, size, width))
+        return address, 0, head, row, kind
     if isinstance(x, Quantised):
-        batch, head, row, _ = x.numbers.stride()
-        return x.numbers.data_ptr(), batch, head, row, DTYPES[x.dtype]
+        address, (batch, head, row, _) = plane(x.numbers, "the numbers in eight bits", x.shape, (torch.int8,))
+        return address, batch, head, row, DTYPES[x.dtype]
     return None
 
 
@@ -59,8 +63,11 @@ def _tell(lowered: Lowered, x: Tensor | Stored, values: bool) -> None:
     if isinstance(x, Paged):
         table = x.table.contiguous()
         lowered.held.append(table)
-        place = (table.data_ptr(), table.stride(0), x.page_size, x.pool.stride(0), len(x.pool))
+        columns = max(table.shape[1], -(-x.length // x.page_size))
+        address = contiguous(table, "the table of pages", (x.shape[0], columns), torch.int32)
+        place = (address, table.shape[1], x.page_size, x.pool.stride(0), len(x.pool))
         if not lowered.call.pages(values, *place):
             x.check_pages()  # its owner has changed the table since
     elif isinstance(x, Quantised):
-        lowered.call.scales(values, x.scales.data_ptr(), *x.scales.stride())
+        address, strides = plane(x.scales[..., None], "the scales", (*x.shape[:3], 1), (torch.float32,))
+        lowered.call.scales(values, address, *strides[:3])

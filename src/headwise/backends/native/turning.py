@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import headwise._native as kernels
-from headwise.backends.native.lowering import DTYPES, numbers
+from headwise.backends.native.addresses import DTYPES, operand, plane
 
 __all__ = ["turn"]
 
@@ -38,7 +38,12 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor, neighbours: bool, inplace: bool) -
             torch.autograd.graph.increment_version(x)
     else:
         out = x.new_empty_strided((B, H, T, D), (T * H * D, D, H * D, 1))
-    batch = cos.stride(0) if cos.dim() == 3 and len(cos) > 1 else 0
-    angles = (cos.data_ptr(), sin.data_ptr(), batch, cos.stride(-2), cos.shape[-1])
-    kernels.turn(numbers(x), numbers(out), (B, H, T, D), angles, neighbours, torch.get_num_threads())
+    shape, half = (B, H, T, D), cos.shape[-1]
+    (cos_at, strides), (sin_at, _) = (
+        plane(angle.unsqueeze(-3), what, (B, 1, T, half), (torch.float32,))
+        for angle, what in ((cos, "the cosines"), (sin, "the sines"))
+    )
+    places = operand(x, "x", shape), operand(out, "out", shape, x.dtype)
+    angles = (cos_at, sin_at, strides[0], strides[2], half)
+    kernels.turn(*places, shape, angles, neighbours, torch.get_num_threads())
     return out
