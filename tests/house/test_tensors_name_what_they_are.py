@@ -24,6 +24,7 @@ AS_GIVEN = {
         "heads/knock_out.py",
         "torch.as_tensor(edges, device='cpu')",
     ): "floats are refused behind it, of any width",
+    ("viewer/axes.py", "torch.as_tensor(image.copy(), device='cpu')"): "an array has a dtype",
     ("viewer/matrices.py", "torch.as_tensor(one.copy(), device='cpu')"): "an array has a dtype",
 }
 

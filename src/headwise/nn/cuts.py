@@ -169,7 +169,8 @@ def _check_counting(who: str, mask: Mask | None, scores: Sequence[Rules], before
         if rule.by_position or not _fits(rule, text):
             continue
         for cells in _tiles(text, slice(before, text.T), slice(0, text.S)):
-            score = torch.randn(cells.shape, generator=torch.Generator(text.device).manual_seed(0), device=text.device)
+            seeded = torch.Generator(device=text.device).manual_seed(0)
+            score = torch.randn(cells.shape, generator=seeded, dtype=torch.float32, device=text.device)
             with torch.no_grad():
                 found, wanted = (rule.apply(score, at) for at in (_moved(cells, call, before), cells))
             if not torch.equal(found, wanted):

@@ -328,7 +328,7 @@ def _t5_places(buckets: int, bidirectional: bool, max_distance: int, device: tor
     """The bucket of every distance; each tile of a call asks for the same ones."""
     ahead = max_distance if bidirectional else 0
     with torch.inference_mode(False):  # who differentiates may ask for those that were found in inference mode
-        offsets = torch.arange(-max_distance, ahead + 1, device=device)
+        offsets = torch.arange(-max_distance, ahead + 1, dtype=torch.int64, device=device)
         each = buckets // (2 if bidirectional else 1)
         return _t5_bucket(offsets.abs(), each, max_distance) + torch.where(offsets > 0, each, 0)
 

@@ -167,7 +167,7 @@ def _tensor(image: Any) -> Tensor:
         return torch.frombuffer(bytearray(rgb.tobytes()), dtype=torch.uint8).view(rgb.height, rgb.width, 3)
     if type(image).__module__.partition(".")[0] == "numpy" and hasattr(image, "shape"):
         try:
-            return torch.as_tensor(image.copy())
+            return torch.as_tensor(image.copy(), device="cpu")
         except (TypeError, RuntimeError) as cause:
             what = f"the image is an array of {image.dtype}"
             raise SpecError(sentence("Grid", what, "an image is uint8, or floats of 0 to 1")) from cause

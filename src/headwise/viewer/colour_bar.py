@@ -72,7 +72,8 @@ def draw_bar(
     ink: Colour, line: Colour,
 ) -> None:  # fmt: skip
     """Draws the bar with its numbers, (x, y) its upper left corner."""
-    sheet.marks.append(Cells(x, y, _THICK, height, ramp(dark, diverging)[torch.arange(1023, -1, -8, dtype=torch.int64, device="cpu")][:, None]))
+    downwards = torch.arange(1023, -1, -8, dtype=torch.int64, device="cpu")
+    sheet.marks.append(Cells(x, y, _THICK, height, ramp(dark, diverging)[downwards][:, None]))
     for text, place in marks(most, scale, diverging=diverging):
         at = y + height * (1 - place)
         sheet.marks.append(Line(x + _THICK, at, x + _THICK + _TICK, at, line))
