@@ -9,15 +9,16 @@ from typing import Any
 from torch import Tensor
 
 from headwise.backends import Reference, RowFacts, survey
-from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
 from headwise.observers import Answered, Frame, Observer
 from headwise.observers import start as begin
 from headwise.observers.protocol import Tile, Whole
 from headwise.plan import Plan
 from headwise.products import as_given
 from headwise.spec.geometry import span
+from headwise.tracing import below_transforms
 
-__all__ = ["answer", "facts_that_fit"]
+__all__ = ["answer", "facts_that_fit", "not_given", "not_of_a_mapped_call"]
 
 
 def answer(
@@ -49,7 +50,7 @@ def answer(
     if rows is None:
         rows = _hull([o.rows(g) if isinstance(o, Observer) else slice(0, g.T) for o in plan.observers.values()])
     keys = _hull([o.keys(g) if isinstance(o, Observer) else slice(0, g.S) for o in plan.observers.values()])
-    with as_given(g.device):
+    with below_transforms(), as_given(g.device):
         frame = Frame(g, batch, heads, rows, keys, plan.dtype)
         return Answered(survey(plan, facts, frame, plan.observers, entropy=entropy, known=known, portable=portable))
 
@@ -95,3 +96,17 @@ def facts_that_fit(facts: Any, plan: Plan, part: tuple[slice, slice]) -> RowFact
         if tuple(fact.shape) != want:
             raise ShapeError(sentence("Pattern", "the facts do not fit", rule, axes(name, fact, "b h T")))
     return RowFacts(*(fact.detach().to(plan.dtype) for fact in facts))
+
+
+def not_given(heads: slice) -> SpecError:
+    """The error of asking about heads whose row facts were not given."""
+    what = f"heads {heads.start} to {heads.stop - 1} are asked about, and the row facts of some were not given"
+    rule = "a pattern whose facts were given answers about those batch rows and heads alone"
+    return SpecError(sentence("Pattern", what, rule, todo="Ask with batch= and heads=, or give the facts of all."))
+
+
+def not_of_a_mapped_call() -> UnsupportedError:
+    """The error of asking a pattern along whose operands torch.vmap maps."""
+    rule = "answers are found from numbers, and a tensor that is mapped shows none"
+    todo = 'Ask outside of torch.vmap, with that axis in the batch; or read .seen of attend(..., backend="reference").'
+    return UnsupportedError(sentence("Pattern", "torch.vmap maps its operands", rule, todo=todo))

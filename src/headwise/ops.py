@@ -23,7 +23,7 @@ from headwise.products import as_given
 from headwise.spec import AttentionSpec, Causal, Mask, Rules, Stored, Window
 from headwise.spec.checks import FAR
 from headwise.spec.stored import dense_of
-from headwise.tracing import break_graph, followed, uncompiled
+from headwise.tracing import break_graph, followed, recorded, uncompiled
 
 __all__ = ["Attended", "Explanation", "attend", "attention", "explain"]
 
@@ -181,8 +181,13 @@ def attend(
     Returns:
         Attended: .out, .lse, .pattern and .seen, the answers by name.
 
+    Under the derivatives of torch.func (grad, vjp, jacrev) .out and .lse are differentiated, and answers are plain
+    numbers. torch.vmap maps .out and .lse alone: a pattern that it maps answers nothing, unless ``backend`` is
+    "reference", whose .seen is mapped as well.
+
     Raises:
-        ShapeError, SpecError, UnsupportedError: as of ``attention``.
+        ShapeError, SpecError: as of ``attention``.
+        UnsupportedError: as of ``attention``; or torch.vmap maps a call whose pattern is asked.
 
     Example:
         >>> import torch, headwise as hw
@@ -196,12 +201,15 @@ def attend(
     if others or names:
         raise not_taken("attend", attend, others, names, _BY_NAME)
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
-    plan = make_plan("attend", q, dense_of(k), dense_of(v), spec, observe)
+    keys, values = dense_of(k), dense_of(v)
+    definition = backend == "reference" or isinstance(backend, Reference)
+    if not definition and (torch._C._are_functorch_transforms_active() or recorded(q, keys, values)):
+        return _transformed(q, keys, values, spec, backend, observe)
+    plan = make_plan("attend", q, keys, values, spec, observe)
     out, lse, result = _run("attend", plan, backend)
     bare = detached(plan)
     facts = None if result.facts is None else type(result.facts)(*(fact.detach() for fact in result.facts))
-    definition = backend == "reference" or isinstance(backend, Reference)
-    portable = backend == "blocked" or isinstance(backend, Blocked)  # who names it is answered by it too
+    portable = _portable(backend)
     seen = answer(bare, facts, entropy=result.entropy, known=result.answers, definition=definition, portable=portable)
     pattern = Pattern.of_plan(bare, facts, result.entropy)
     return Attended(out, lse.float() if plan.dtype != torch.float64 else lse, pattern, seen)
@@ -353,20 +361,44 @@ def _followed(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: Bac
         return _attention(q, k, v, spec, backend)  # plain torch, which every transform of torch's follows by itself
     why = obstacle(q, k, v, spec, backend)
     if why and torch.compiler.is_dynamo_compiling():
-        break_graph(_not_followed(why))
+        break_graph(_not_followed("attention", why))
         return torch.compiler.disable(_attention)(q, k, v, spec, backend)
+    return _by_operator("attention", q, k, v, spec, backend)[0]
+
+
+def _by_operator(
+    who: str, q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: BackendLike
+) -> tuple[Tensor, Tensor]:
+    """Output (gated) and lse by the operator."""
+    why = obstacle(q, k, v, spec, backend)
     if why:
-        raise UnsupportedError(_not_followed(why))
-    check_devices("attention", q, k, v)
+        raise UnsupportedError(_not_followed(who, why))
+    check_devices(who, q, k, v)
     if spec.gate is not None:
-        check_gate("attention", q, k, v, spec.gate)
-    out, _ = traced(q, k, v, spec, backend)  # type: ignore[arg-type]  # a backend that is no name is an obstacle
-    return out if spec.gate is None else _gated(out, spec.gate, q.dtype)
+        check_gate(who, q, k, v, spec.gate)
+    out, lse = traced(q, k, v, spec, backend)  # type: ignore[arg-type]  # a backend that is no name is an obstacle
+    return (out if spec.gate is None else _gated(out, spec.gate, q.dtype)), lse
 
 
-def _not_followed(why: str) -> str:
+def _transformed(
+    q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: BackendLike, observe: Sequence[Any]
+) -> Attended:
+    """``attend`` where torch transforms or traces: the operator's output and lse, the pattern below derivatives."""
+    plan = make_plan("attend", q, k, v, spec, observe, draw=False)
+    out, lse = _by_operator("attend", q, k, v, spec, backend)
+    pattern = Pattern.of_plan(detached(plan))
+    seen = pattern._ask(list(observe), portable=_portable(backend)) if observe else {}
+    return Attended(out, lse, pattern, seen)
+
+
+def _portable(backend: BackendLike) -> bool:
+    """Whether answers may not come from the kernels: who names the blocked backend is answered by it too."""
+    return backend == "blocked" or isinstance(backend, Blocked)
+
+
+def _not_followed(who: str, why: str) -> str:
     rule = "what torch compiles, exports or transforms is handed over in words, numbers and tensors"
-    return sentence("attention", why, rule, todo="Say it with another mask, rule or backend, or call it outside.")
+    return sentence(who, why, rule, todo="Say it with another mask, rule or backend, or call it outside.")
 
 
 def _run(who: str, plan: Plan, wanted: BackendLike) -> tuple[Tensor, Tensor, Result]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Never
 
-from headwise.answering import answer, facts_that_fit
+from headwise.answering import answer, facts_that_fit, not_given, not_of_a_mapped_call
 from headwise.backends import RowFacts, Settled
 from headwise.elsewhere import not_taken, without_others
 from headwise.errors import HeadwiseError, SpecError, UnsupportedError, sentence
@@ -34,7 +34,7 @@ from headwise.plan import Plan, make_plan
 from headwise.products import as_given
 from headwise.spec import AttentionSpec, Mask, Rules
 from headwise.spec.geometry import span
-from headwise.tracing import uncompiled
+from headwise.tracing import below_transforms, mapped, uncompiled, unwrapped
 
 __all__ = ["DENSE_LIMIT", "Pattern"]
 
@@ -101,7 +101,12 @@ class Pattern:
     def _hold(self, plan: Plan, facts: RowFacts | None, entropy: Tensor | None) -> None:
         # Tensors made in inference mode count no versions, so an overwrite could not be seen: hold copies of those.
         if any(x.is_inference() for x in plan.tensors()):
-            plan = plan.cloned()
+            plan = plan.mapped(Tensor.clone)
+        transformed = torch._C._are_functorch_transforms_active()
+        if transformed:
+            with below_transforms():
+                plan = plan.mapped(unwrapped)
+        self._mapped = transformed and any(mapped(x) for x in plan.tensors())
         self._plan, self._settled, self._entropy = plan, Settled(plan, facts), entropy
         self._given = False  # whether its facts were given, so that none of other heads can be found
         self._versions = [(x, x._version) for x in plan.tensors() if not x.is_inference()]
@@ -227,7 +232,9 @@ class Pattern:
         return self._ask(list(observers), *self._part(batch, heads))
 
     @uncompiled(_NO_TENSOR)
-    def _ask(self, observers: list[Any], batch: slice | None = None, heads: slice | None = None) -> dict[str, Any]:
+    def _ask(
+        self, observers: list[Any], batch: slice | None = None, heads: slice | None = None, portable: bool = False
+    ) -> dict[str, Any]:
         self._check_fresh()
         questions = named(observers)
         for question in questions.values():
@@ -237,9 +244,9 @@ class Pattern:
         batch, heads = self._part(batch, heads)
         settled = self._settled.covers(batch, heads)
         if self._given and not settled:
-            raise self._not_given(heads)
+            raise not_given(heads)
         facts = self._settled.facts if settled else None
-        return answer(plan, facts, entropy=self._entropy, batch=batch, heads=heads)
+        return answer(plan, facts, entropy=self._entropy, batch=batch, heads=heads, portable=portable)
 
     def _part(self, batch: slice | None, heads: slice | None) -> tuple[slice, slice]:
         """Batch rows and heads with both ends set."""
@@ -298,10 +305,10 @@ class Pattern:
         if self._settled.covers(*part):
             return
         if self._given:
-            raise self._not_given(part[1])
+            raise not_given(part[1])
         pieces = self._settled.finding(self._plan, *part)
         while True:
-            with as_given(self._plan.geometry.device):
+            with below_transforms(), as_given(self._plan.geometry.device):
                 if next(pieces, self) is self:
                     return
             yield
@@ -386,16 +393,6 @@ class Pattern:
             new._settled, new._given, new._entropy = self._settled, self._given, self._entropy
         return new
 
-    def _not_given(self, heads: slice) -> SpecError:
-        return SpecError(
-            sentence(
-                "Pattern",
-                f"heads {heads.start} to {heads.stop - 1} are asked about, and the row facts of some were not given",
-                "a pattern whose facts were given answers about those batch rows and heads alone",
-                todo="Ask with batch= and heads=, or give the facts of all.",
-            )
-        )
-
     @property
     def fresh(self) -> bool:
         """Whether its tensors are as they were when it was made; a pattern that is not answers nothing.
@@ -410,6 +407,8 @@ class Pattern:
         return all(tensor._version == version for tensor, version in self._versions)
 
     def _check_fresh(self) -> None:
+        if self._mapped:
+            raise not_of_a_mapped_call()
         if not self.fresh:
             what = "q, k or another of its tensors was overwritten since the pattern was made"
             rule, todo = "a pattern holds its operands, not copies", "Give it clones, or ask before the tensors change."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -129,15 +129,15 @@ class Plan:
                 plan.__dict__[lowered] = self.__dict__[lowered]
         return plan
 
-    def cloned(self) -> Plan:
-        """The same plan over copies of all its tensors."""
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Plan:
+        """The same plan over what ``change`` makes of each of its tensors."""
         mask, start = self.spec.mask, self.geometry.q_start
-        scores = tuple(rule.mapped(Tensor.clone) for rule in self.spec.scores)
-        spec = replace(self.spec, mask=None if mask is None else mask.mapped(Tensor.clone), scores=scores)
-        geometry = replace(self.geometry, q_start=start.clone() if isinstance(start, Tensor) else start)
-        v = None if self.v is None else self.v.clone()
+        scores = tuple(rule.mapped(change) for rule in self.spec.scores)
+        spec = replace(self.spec, mask=None if mask is None else mask.mapped(change), scores=scores)
+        geometry = replace(self.geometry, q_start=change(start) if isinstance(start, Tensor) else start)
+        v = None if self.v is None else change(self.v)
         plan = replace(self, spec=spec, geometry=geometry)
-        return plan.rebind(self.q.clone(), self.k.clone(), v, [p.clone() for p in self.parameters])
+        return plan.rebind(change(self.q), change(self.k), v, [change(p) for p in self.parameters])
 
     def conditions(self) -> tuple[Tensor, ...]:
         """The tensors that say what is visible and where things stand; none of them carries a gradient."""

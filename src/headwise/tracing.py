@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-__all__ = ["break_graph", "followed", "number", "readable", "recorded", "uncompiled"]
+__all__ = [
+    "below_transforms",
+    "break_graph",
+    "followed",
+    "mapped",
+    "number",
+    "readable",
+    "recorded",
+    "uncompiled",
+    "unwrapped",
+    "without_numbers",
+]
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -45,11 +57,37 @@ def _a_tracer_sees_it() -> bool:
 
 def readable(x: Tensor) -> bool:
     """Whether a tensor's numbers can be looked at: not where vmap maps it, a compiler traces it, or it has none."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(x):
-        if torch._C._functorch.is_batchedtensor(x):
-            return False
+    x = _below_derivatives(x)
+    return not (mapped(x) or x.is_meta or isinstance(x, _WITHOUT_NUMBERS) or _a_tracer_sees_it())
+
+
+def mapped(x: Tensor) -> bool:
+    """Whether torch.vmap maps an axis of a tensor."""
+    return bool(torch._C._functorch.is_batchedtensor(_below_derivatives(x)))
+
+
+def _below_derivatives(x: Tensor) -> Tensor:
+    while torch._C._functorch.is_functorch_wrapped_tensor(x) and not torch._C._functorch.is_batchedtensor(x):
         x = torch._C._functorch.get_unwrapped(x)
-    return not (x.is_meta or isinstance(x, _WITHOUT_NUMBERS))
+    return x
+
+
+@contextlib.contextmanager
+def below_transforms() -> Iterator[None]:
+    """Runs operations as torch.func's transforms run them at the bottom, on plain tensors, seen by none of them."""
+    if not torch._C._are_functorch_transforms_active():
+        yield
+        return
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    with temporarily_clear_interpreter_stack():
+        yield
+
+
+def unwrapped(x: Tensor) -> Tensor:
+    """A tensor without the layers that torch.func's derivatives put around it; one that vmap maps stays as it is."""
+    inner = _below_derivatives(x)
+    return x if inner is x or mapped(inner) else inner.detach()
 
 
 # make_fx and FakeTensorMode see every operation of a thread, but nothing that is done to memory behind torch's back.
@@ -59,6 +97,11 @@ _WITHOUT_NUMBERS = (
     torch._subclasses.fake_tensor.FakeTensor,
     torch._subclasses.functional_tensor.FunctionalTensor,
 )
+
+
+def without_numbers(x: Any) -> bool:
+    """Whether a tensor is of a class that torch's tracers hand round in place of tensors with numbers."""
+    return isinstance(x, _WITHOUT_NUMBERS)
 
 
 def number(x: Tensor) -> Any:

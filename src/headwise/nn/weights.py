@@ -13,7 +13,7 @@ from headwise.ops import Attended, attend
 from headwise.plan import make_plan
 from headwise.products import as_given
 from headwise.spec import AttentionSpec
-from headwise.tracing import uncompiled
+from headwise.tracing import recorded, uncompiled
 
 __all__ = ["with_weights"]
 
@@ -24,7 +24,7 @@ def with_weights(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Atten
 
     Args:
         q, k, v: as of `headwise.attention`.
-        options: mask, scores, scale and dropout, as of `headwise.attention`.
+        options: mask, scores, scale, q_start, dropout and backend, as of `headwise.attention`.
 
     Returns:
         What `headwise.attend` returns, and the probabilities before dropout [B,H,T,S] in q's dtype. A gradient that
@@ -39,7 +39,9 @@ def with_weights(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Atten
                   [0.5000, 0.5000]]]], grad_fn=...)
     """
     attended = attend(q, k, v, **options)
-    spec = AttentionSpec(**{**options, "dropout": 0.0})
+    spec = AttentionSpec(**{name: x for name, x in options.items() if name not in ("dropout", "backend")})
+    if torch._C._are_functorch_transforms_active() or recorded(q, k, v):
+        return attended, _probabilities(q, k, spec).to(q.dtype)
     carriers = [q, k, *(rule.parameter() for rule in spec.scores)]
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in carriers):
         from torch.utils.checkpoint import checkpoint
