@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.jit._builtins import _register_builtin
 from torch.overrides import TorchFunctionMode
 
-from headwise.errors import UnsupportedError, sentence
-from headwise.nn.weights import with_weights
-from headwise.ops import attention
-from headwise.spec import Bias, Causal, Dense, Mask, Rules
+from headwise.errors import sentence
+from headwise.models.dot_product import dot_product
+from headwise.models.fused_layers import encoder_layer, multi_head_attention
+from headwise.tracing import break_graph
 
 __all__ = ["everywhere"]
 
@@ -29,18 +32,24 @@ class _Here(threading.local):
 _here = _Here()
 _lock = threading.Lock()
 _entered = 0  # blocks that are open, over all threads
-_own = torch.nn.functional.scaled_dot_product_attention
-_own_module_forward = torch.nn.functional.multi_head_attention_forward
+_own = F.scaled_dot_product_attention
+_own_module_forward = F.multi_head_attention_forward
+_own_has_torch_function = torch.overrides.has_torch_function
+
+
+def _torchs_own() -> bool:
+    """Whether torch itself computes: outside of a block, and where torch.jit.trace writes down what torch does."""
+    return not _here.depth or bool(torch.jit.is_tracing())  # type: ignore[attr-defined]  # it is not in torch's list of names
 
 
 def _instead(*args: Any, **kwargs: Any) -> Tensor:
-    """What stands in torch's namespace meanwhile: ours for a thread inside a block, torch's own for all others."""
-    if not _here.depth:
+    """Torch's op by headwise."""
+    if _torchs_own():
         return _own(*args, **kwargs)
     # A backend of ours may call torch's op, and must then reach torch.
     depth, _here.depth = _here.depth, 0
     try:
-        return _as_torch_means_it(*args, **kwargs)
+        return dot_product(_own, _here.weights, *args, **kwargs)
     finally:
         _here.depth = depth
 
@@ -50,28 +59,76 @@ def _module_forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
 
     Left alone it would form weights, and drop some of them before it returns them. Those returned here are whole.
     """
-    if not kwargs["need_weights"]:
+    if _torchs_own() or torch.compiler.is_compiling():
         return _own_module_forward(*args, **kwargs)
-    # Beside a mask torch reads the causal flag as a hint and looks at the mask alone; without one it refuses the flag.
-    causal = kwargs["is_causal"] and kwargs["attn_mask"] is None
+    wanted = kwargs["need_weights"]
+    if wanted:
+        # Beside a mask torch reads the causal flag as a hint and looks at the mask alone; without one it refuses it.
+        kwargs = {**kwargs, "need_weights": False, "is_causal": kwargs["is_causal"] and kwargs["attn_mask"] is None}
     box: list[Tensor] = []
-    _here.weights = box
+    _here.weights = box if wanted else None
     try:
-        out, _ = _own_module_forward(*args, **{**kwargs, "need_weights": False, "is_causal": causal})
+        out, _ = _with_our_op()(*args, **kwargs)
     finally:
         _here.weights = None
+    if not wanted:
+        return out, None
     weights = box[0].mean(1) if kwargs["average_attn_weights"] else box[0]
     return out, weights if out.dim() == 3 else weights.squeeze(0)
 
 
-_REPLACED: dict[Any, Callable[..., Any]] = {_own: _instead, _own_module_forward: _module_forward}
+def _with_our_op() -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """Torch's code of the module, in whose eyes torch's op is ours. Below a mode nothing else could reach it."""
+    names = {**vars(F), "scaled_dot_product_attention": _instead}
+    code = FunctionType(_own_module_forward.__code__, names, argdefs=_own_module_forward.__defaults__)
+    names["multi_head_attention_forward"] = code  # what it hands to other modes
+    return code
+
+
+def _fused(own: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """One of torch's functions of its inference path, by headwise where a block is open."""
+
+    def instead(*args: Any, **kwargs: Any) -> Any:
+        return own(*args, **kwargs) if _torchs_own() else ours(own, *args, **kwargs)
+
+    return instead
+
+
+class _HasTorchFunction:
+    """Whether anything but our own mode looks at torch's calls, so that torch's modules take the path they always take.
+
+    Their inference path is closed to every mode; what it calls is ours, so it may stay open to this one. It stands in
+    torch's namespace while a block is open and is equal to torch's own, for the tables that torch's compilers make.
+    """
+
+    def __call__(self, operands: Any) -> bool:
+        if not _torchs_own() and not torch.compiler.is_compiling():
+            plain = all(x is None or type(x) is Tensor or type(x) is torch.nn.Parameter for x in operands)
+            modes = torch.overrides._get_current_function_mode_stack()
+            if plain and all(type(mode) is _Everywhere for mode in modes):
+                return False
+        return bool(_own_has_torch_function(operands))
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is _own_has_torch_function
+
+    def __hash__(self) -> int:
+        return hash(_own_has_torch_function)
+
+
+_has_torch_function = _HasTorchFunction()
+_register_builtin(_has_torch_function, "aten::has_torch_function")  # what it is to TorchScript, as torch's own
+
+_REPLACED: dict[Any, Callable[..., Any]] = {
+    _own: _instead,
+    _own_module_forward: _module_forward,
+    torch._native_multi_head_attention: _fused(torch._native_multi_head_attention, multi_head_attention),
+    torch._transformer_encoder_layer_fwd: _fused(torch._transformer_encoder_layer_fwd, encoder_layer),
+}
 
 
 class _Everywhere(TorchFunctionMode):
-    """Catches torch's op and the computation of its module, under whatever name; everything else passes.
-
-    While a mode is active torch keeps off its fused inference path, in this thread alone.
-    """
+    """Catches torch's op and what its modules compute, under whatever name; everything else passes."""
 
     def __torch_function__(
         self,
@@ -83,92 +140,22 @@ class _Everywhere(TorchFunctionMode):
         return _REPLACED.get(func, func)(*args, **(kwargs or {}))
 
 
-def _as_torch_means_it(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """torch.nn.functional.scaled_dot_product_attention on any number of leading axes, through hw.attention."""
-    # torch takes a mask beside is_causal in its fused kernel and not in its plain one; where it does, both hide
-    alone = is_causal and attn_mask is None
-    full = _judged(query, key, value, attn_mask, dropout_p, alone, scale, enable_gqa)
-    if any(type(t) is not Tensor and not isinstance(t, torch.nn.Parameter) for t in (query, key, value)):
-        kinds = sorted({type(t).__name__ for t in (query, key, value)})
-        raise UnsupportedError(sentence("everywhere", f"got {', '.join(kinds)}", "headwise computes on plain tensors"))
-    heads = [t.shape[-3:-2] if enable_gqa else full[-1:] for t in (query, key, value)]
-    q, k, v = (
-        _flat(t.expand(*full[:-1], *own, *t.shape[-2:])) for t, own in zip((query, key, value), heads, strict=True)
-    )
-    mask: Mask | None = Causal(align="start") if is_causal else None
-    scores: tuple[Rules, ...] = ()
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        keep = Dense(_flat_mask(attn_mask, full))
-        mask = keep if mask is None else mask & keep
-    elif attn_mask is not None:
-        scores = (Bias(_flat_mask(attn_mask, full)),)
-    all_dropped = dropout_p == 1  # torch drops every cell then; hw.attention, which divides by 1 - p, knows no such p
-    options: dict[str, Any] = {"mask": mask, "scores": scores, "scale": scale}
-    options["dropout"] = 0.0 if all_dropped else dropout_p
-    if _here.weights is None:
-        out = attention(q, k, v, **options)
-    else:
-        attended, weights = with_weights(q, k, v, **options)
-        out = attended.out
-        _here.weights.append(weights)
-    out = out * 0 if all_dropped else out
-    return out.reshape(*full, query.shape[-2], value.shape[-1])
-
-
-def _flat(t: Tensor) -> Tensor:
-    """[..., n, d] as [B, H, n, d]: 2-D and 3-D inputs get axes of 1, more than 4 axes fold into the batch."""
-    if t.dim() < 4:
-        return t.reshape(*(1,) * (4 - t.dim()), *t.shape)
-    return t if t.dim() == 4 else t.reshape(-1, *t.shape[-3:])
-
-
-def _flat_mask(mask: Tensor, full: tuple[int, ...]) -> Tensor:
-    """A mask that broadcasts to [B, H, T, S] beside inputs folded by ``_flat``; one that fits as it is stays so."""
-    if mask.dim() <= 3 or len(full) <= 2:
-        return mask
-    return mask.expand(*full, *mask.shape[-2:]).reshape(-1, full[-1], *mask.shape[-2:])
-
-
-def _judged(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, *options: Any) -> tuple[int, ...]:
-    """Lets torch itself judge the call, on tensors without data, so that its errors stay its own.
-
-    Returns:
-        The leading axes of the output.
-    """
-    dropout_p, is_causal, scale, enable_gqa = options
-    bare = [torch.empty(t.shape, dtype=t.dtype, device="meta") for t in (query, key, value)]
-    mask = None if attn_mask is None else torch.empty(attn_mask.shape, dtype=attn_mask.dtype, device="meta")
-    out = _own(
-        bare[0],
-        bare[1],
-        bare[2],
-        attn_mask=mask,
-        dropout_p=dropout_p,
-        is_causal=is_causal,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
-    return tuple(out.shape[:-2])
-
-
-@contextlib.contextmanager
-def everywhere() -> Iterator[None]:
+def everywhere() -> contextlib.AbstractContextManager[None]:
     """Sends torch's ``scaled_dot_product_attention`` through headwise for the duration, with torch's exact meaning.
 
     It reaches every caller in this thread: ``nn.MultiheadAttention``, ``nn.TransformerEncoder`` and models of the
-    user's own. Causal is torch's top-left rule, bool masks keep, float masks are added, dropout is applied as given,
-    inputs may have any number of leading axes. torch's fused inference path of these modules, which would go around
-    the op, is off meanwhile in this thread. The weights that ``nn.MultiheadAttention`` returns with ``need_weights``
-    are those before dropout, whose rows add up to 1, where torch returns what dropout left of them.
+    user's own, and both functions of torch's inference path, which compute attention inside. A result has torch's
+    numbers, gradients, dtype (autocast included), strides and errors: causal is the top-left rule, bool masks keep,
+    float masks are added, a ``CausalBias`` is the mask that it names, nested tensors are attended to sequence by
+    sequence, inputs may have any number of leading axes. torch.func and forward mode go through. A graph that is made
+    inside (torch.compile, torch.export) calls headwise or torch's own op, whichever it can hold; torch.jit writes down
+    torch's own.
+
+    What differs: a row of nn.MultiheadAttention that sees no key gives 0 on every path, where torch's depends on the
+    path; the weights that it returns are those before dropout, whose rows add up to 1 (outside of compiled code).
+
+    Raises:
+        UnsupportedError: an operand is of a subclass of Tensor that is more than a tensor.
 
     Example:
         >>> import torch, headwise as hw
@@ -181,10 +168,21 @@ def everywhere() -> Iterator[None]:
         >>> torch.allclose(plain, ours, atol=1e-6)
         True
     """
+    if torch.compiler.is_dynamo_compiling():
+        what, rule = (
+            "the block is opened inside a compiled function",
+            "it changes what torch's op is, which no graph holds",
+        )
+        break_graph(sentence("everywhere", what, rule, todo="Open it around the call of the compiled function."))
+    return _block()
+
+
+@contextlib.contextmanager
+def _block() -> Iterator[None]:
     _open()
     _here.depth += 1
     try:
-        with _Everywhere():
+        with _Everywhere() if _here.depth == 1 else contextlib.nullcontext():
             yield
     finally:
         _here.depth -= 1
@@ -192,11 +190,11 @@ def everywhere() -> Iterator[None]:
 
 
 def _open() -> None:
-    """Puts ours in torch's namespace with the first block; torch's own modules look the op up there."""
+    """Puts ours in torch's namespace with the first block; torch's own modules look there."""
     global _entered
     with _lock:
         _entered += 1
-        torch.nn.functional.scaled_dot_product_attention = _instead
+        torch.overrides.has_torch_function = _has_torch_function  # type: ignore[assignment]
 
 
 def _close() -> None:
@@ -205,4 +203,4 @@ def _close() -> None:
     with _lock:
         _entered -= 1
         if _entered == 0:
-            torch.nn.functional.scaled_dot_product_attention = _own
+            torch.overrides.has_torch_function = _own_has_torch_function
