@@ -6,6 +6,7 @@ import importlib.util
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # The real models come out of installed packages; nothing may ask the network for them.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -19,6 +20,11 @@ import headwise  # noqa: F401
 # tests what is said of that sets this back.
 if importlib.util.find_spec("headwise._native") is None:
     os.environ.setdefault("HEADWISE_WITHOUT_NATIVE", "1")
+
+
+# No example fails for what else the machine does: neither its own time nor that of drawing it is limited.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

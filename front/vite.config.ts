@@ -9,5 +9,6 @@ export default defineConfig({
     target: "es2022",
     rolldownOptions: { output: { banner: "// Built from front/ by `make viewer`: edit it there." } },
   },
-  test: { environment: "jsdom", include: ["test/**/*.test.ts"] },
+  // The limits end what hangs. How long a test takes is no part of what it says, on a machine that does other things too.
+  test: { environment: "jsdom", include: ["test/**/*.test.ts"], testTimeout: 300_000, hookTimeout: 300_000 },
 });

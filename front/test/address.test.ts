@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { Address, read, write } from "../src/address";
 import { opening } from "../src/state";
 import type { State } from "../src/state";
-import { scene } from "./page";
+import { scene, settled } from "./page";
 
 const SCENE = scene();
 
@@ -128,11 +128,11 @@ describe("following the address", () => {
     address.put({ ...opening(SCENE), layer: 1, head: 0, scale: "log" }, true);
     expect([location.hash, history.length]).toEqual(["#head=1.0&scale=log", before + 1]);
     location.hash = "#scale=linear&query=2";
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await settled();
     expect(followed.map(({ scale, query }) => [scale, query])).toEqual([["linear", 2]]);
     address.destroy();
     location.hash = "#scale=log";
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await settled();
     expect(followed.length).toBe(1);
   });
 });

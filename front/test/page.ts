@@ -146,7 +146,7 @@ export function browser(): void {
   };
 }
 
-/** Until what was asked is answered and drawn. */
+/** Until what was asked is answered and drawn: in turns of the event loop, since a busy machine makes each take longer. */
 export async function settled(ms = 120): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, ms));
+  for (let turn = 0; turn < ms / 10; turn++) await new Promise((resolve) => setTimeout(resolve, 10));
 }

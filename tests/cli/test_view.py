@@ -31,7 +31,7 @@ def ask(url: str, name: str, params: dict[str, Any] | None = None) -> tuple[Any,
         base.copy_with(path=f"/ask/{name}", query=None),
         params=params,
         headers={"X-Headwise-Token": base.params["token"]},
-        timeout=30,
+        timeout=300,
     )
     assert asked.status_code == 200, asked.text
     length = int.from_bytes(asked.content[:4], "little")
@@ -81,11 +81,11 @@ def test_the_command_prints_its_address_alone_serves_and_ends_at_ctrl_c() -> Non
         line = running.stdout.readline()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[A-Za-z0-9_-]{32,}\n", line)
         url = line.strip()
-        assert '<main id="headwise">' in httpx.get(url).text
-        assert httpx.get(url.replace("/?", "/viewer.js?")).status_code == 200
+        assert '<main id="headwise">' in httpx.get(url, timeout=300).text
+        assert httpx.get(url.replace("/?", "/viewer.js?"), timeout=300).status_code == 200
         assert labels(ask(url, "scene")[0]) == TEXT
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=30)
+        out, err = running.communicate(timeout=300)
     finally:
         running.kill()
         running.communicate()

@@ -271,14 +271,14 @@ def test_two_threads_may_watch_a_model_that_is_not_in_use(zoo: Any) -> None:
     def other() -> None:
         with hw.observe(model, hw.Entropy()) as seen:
             inside.set()
-            left.wait(30)
+            left.wait(300)
             zoo.result(model, batch)
         found.append(seen["entropy"].shape)
 
     thread = threading.Thread(target=other)
     with hw.observe(model, hw.Entropy()):
         thread.start()
-        assert inside.wait(30)
+        assert inside.wait(300)
     left.set()
     thread.join()
     assert found == [(2, 2, 4, 10)]

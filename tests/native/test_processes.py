@@ -32,7 +32,7 @@ def run(code: str, *, threads: int = 2) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=600,
     )
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

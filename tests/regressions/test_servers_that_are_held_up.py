@@ -22,7 +22,7 @@ def scene(T: int = 20) -> Scene:
 
 def test_half_a_request_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "PATIENCE", 0.2)
-    with serve(Answers(scene())) as server, socket.create_connection(("127.0.0.1", server.port), timeout=20) as slow:
+    with serve(Answers(scene())) as server, socket.create_connection(("127.0.0.1", server.port), timeout=300) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHost:")
         with contextlib.suppress(ConnectionResetError):
             assert slow.recv(10) == b""
@@ -31,12 +31,12 @@ def test_half_a_request_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
 def test_only_so_many_connections_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MOST", 3)
     with serve(Answers(scene())) as server:
-        held = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(3)]
+        held = [socket.create_connection(("127.0.0.1", server.port), timeout=300) for _ in range(3)]
         for one in held:
             one.sendall(b"GET / HT")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 300
         while True:  # the server has seen the three when it sends the fourth away
-            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as one:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=300) as one:
                 one.sendall(f"GET /?token={server.token} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
                 try:
                     refused = one.recv(12) == b""

@@ -29,7 +29,7 @@ def chromium() -> Iterator[Any]:
 
     os.environ.setdefault("NODE_NO_WARNINGS", "1")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BINARY, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=BINARY, args=FLAGS, timeout=300_000)
         yield browser
         browser.close()
 
@@ -38,7 +38,7 @@ def chromium() -> Iterator[Any]:
 def tab(chromium: Any) -> Iterator[Any]:
     """A page of 1440 x 900 that asks nobody but this machine, and says nothing of errors at the end."""
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(300_000)  # ends what hangs, and is no measure of anything
     page = context.new_page()
     said: list[str] = []
     page.on("console", lambda message: message.type in ("error", "warning") and said.append(message.text))

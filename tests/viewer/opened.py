@@ -37,7 +37,7 @@ class Opened:
         """Points at a place of the plot, parts of its width and height; what the map says of it."""
         box = self.plot.bounding_box()
         self.tab.mouse.move(box["x"] + box["width"] * x, box["y"] + box["height"] * y)
-        self.tab.wait_for_timeout(60)
+        rest(self.tab, 60)
         return self.says()
 
     def says(self) -> str:
@@ -47,9 +47,15 @@ class Opened:
     @property
     def hash(self) -> dict[str, str]:
         """The state that the address holds."""
-        self.tab.wait_for_timeout(300)  # it is written when the reader rests
+        rest(self.tab, 300)  # it is written when the reader rests
         words = self.tab.evaluate("location.hash").removeprefix("#").split("&")
         return dict(word.split("=", 1) for word in words if word)
+
+
+def rest(tab: Any, ms: int) -> None:
+    """Waits by the page's own clock, and until it has drawn: what came before is then done, however slow it is."""
+    draws = "requestAnimationFrame(() => requestAnimationFrame(done))"
+    tab.evaluate(f"() => new Promise((done) => setTimeout(() => {draws}, {ms}))")
 
 
 def number(said: str) -> float:

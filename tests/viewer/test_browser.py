@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import dense
 import pytest
 import torch
-from opened import Opened, number, shown
+from opened import Opened, number, rest, shown
 from PIL import Image
 
 import headwise as hw
@@ -91,7 +91,7 @@ def test_the_wheel_zooms_at_the_pointer_down_to_cells(server: Server, tab: Any) 
     before = page.point(0.25, 0.75)
     for _ in range(14):
         tab.mouse.wheel(0, -400)
-    tab.wait_for_timeout(400)
+    rest(tab, 400)
     page.drawn()
     said = page.point(0.25, 0.75)
     assert "mean of" in before and "mean of" not in said
@@ -127,7 +127,7 @@ def test_dragging_pans_and_a_box_zooms(server: Server, tab: Any) -> None:
     tab.mouse.move(x + 80, y + 80, steps=4)
     tab.mouse.up()
     tab.keyboard.up("Shift")
-    tab.wait_for_timeout(500)
+    rest(tab, 500)
     assert float(page.hash["at"].split(",")[2]) < span / 1.5
 
 
@@ -149,7 +149,7 @@ def test_scales_change_the_picture_and_not_the_numbers(server: Server, tab: Any)
         page = Opened(tab, f"{server.url}#head=0.1&scale={scale}")
         said.add(number(page.point(0.11, 0.9)))
         tab.mouse.move(0, 0)
-        tab.wait_for_timeout(80)
+        rest(tab, 80)
         pictures.add(page.plot.screenshot())
     assert len(pictures) == 3 and len(said) == 1
 
@@ -245,9 +245,10 @@ def test_the_text_shows_what_a_token_attends_to(server: Server, tab: Any) -> Non
     Opened(tab, f"{server.url}#head=1.0&query=40")
     tab.wait_for_selector("[data-token='40']")
     tab.locator("[data-token='45']").click()
-    tab.wait_for_selector(".text-panel[data-ready]")
-    tab.wait_for_timeout(300)
     best = p(1, 0)[45].topk(3)
+    tab.wait_for_selector(f"[data-token='{int(best.indices[0])}'][data-shade]:not([data-shade^='0 '])")
+    tab.wait_for_selector(".text-panel[data-ready]")
+    rest(tab, 300)
     chips = tab.locator(".text-panel").inner_text()
     for at in best.indices.tolist():
         shade = tab.locator(f"[data-token='{at}']").get_attribute("data-shade")
@@ -283,7 +284,7 @@ def test_everything_can_be_done_with_keys(server: Server, tab: Any) -> None:
     page.drawn()
     tab.keyboard.press("Shift+ArrowRight")
     tab.keyboard.press("Shift+ArrowUp")
-    tab.wait_for_timeout(100)
+    rest(tab, 100)
     said = page.says()
     query, key = (int(said.split(f"{word} ", 1)[1].split()[0]) for word in ("query", "key"))
     assert shown(number(said)) == pytest.approx(shown(float(p(1, 1)[query, key])), rel=1e-6)
@@ -312,7 +313,7 @@ def test_axe_finds_nothing_serious(both: Server, tab: Any, theme: str, panel: st
     if not axe.exists():
         pytest.skip("axe-core is not installed; `make test` installs it where there is Node")
     Opened(tab, f"{both.url}#theme={theme}&panel={panel}&beside=1.1")
-    tab.wait_for_timeout(500)
+    rest(tab, 500)
     tab.evaluate(axe.read_text("utf-8"))
     found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
     serious = [
@@ -410,7 +411,7 @@ def test_on_a_phone_nothing_of_the_readout_is_cut(chromium: Any, server: Server,
     for x, y in ((0.002, 0.98), (0.4, 0.6), (0.1, 0.3)):  # the first column is of a token of fifty letters
         box = page.plot.bounding_box()
         tab.mouse.move(box["x"] + box["width"] * x, box["y"] + box["height"] * y)
-        tab.wait_for_timeout(60)
+        rest(tab, 60)
         said = tab.locator("[data-z] output").first
         sizes = said.evaluate(
             "(node) => { const { left, right } = node.getBoundingClientRect();"
@@ -440,7 +441,7 @@ def test_the_image_lies_under_its_patches(tab: Any) -> None:
     with serve(Answers(scene)) as server:
         Opened(tab, f"{server.url}#theme=light&query=none")
         tab.wait_for_selector(".patches[data-image] canvas")
-        tab.wait_for_timeout(200)
+        rest(tab, 200)
         drawn = Image.open(io.BytesIO(tab.locator(".patches canvas").screenshot())).convert("RGB")
         width, height = drawn.size
         left, right = (drawn.getpixel((int(width * part), int(height * 0.7))) for part in (0.19, 0.81))

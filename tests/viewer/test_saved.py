@@ -13,7 +13,7 @@ from typing import Any
 import dense
 import pytest
 import torch
-from opened import Opened, number
+from opened import Opened, number, rest
 from opened import shown as shown_number
 from torch import Tensor
 
@@ -357,7 +357,7 @@ def test_a_head_that_is_not_held_shows_its_map(tab: Any, tmp_path: Path, monkeyp
     place.write_text(saved_page(Answers(of), heads=[(1, 2)]), encoding="utf-8")
     opened = Opened(tab, place.as_uri())
     tab.locator("[data-head='0.1']").click()
-    tab.wait_for_timeout(800)
+    rest(tab, 800)
     said = opened.point(0.26, 0.76)
     i0, i1 = (int(part) for part in said.split("queries ", 1)[1].split()[0].split("–"))
     j0, j1 = (int(part) for part in said.split("keys ", 1)[1].split()[0].split("–"))

@@ -36,13 +36,13 @@ def served() -> Iterator[Server]:
 def test_the_page_loads_its_script_with_the_token(served: Server) -> None:
     assert served.url == f"http://127.0.0.1:{served.port}/?token={TOKEN}"
     assert served.local
-    page = httpx.get(served.url)
+    page = httpx.get(served.url, timeout=SOON)
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert '<html lang="en">' in page.text
     assert '<main id="headwise">' in page.text
     assert f'<script type="module" src="viewer.js?token={TOKEN}"></script>' in page.text
-    script = httpx.get(page.url.join(f"viewer.js?token={TOKEN}"))
+    script = httpx.get(page.url.join(f"viewer.js?token={TOKEN}"), timeout=SOON)
     assert script.status_code == 200
     assert script.content == files("headwise.viewer").joinpath("assets", "viewer.js").read_bytes()
     assert script.headers["content-type"] == "text/javascript; charset=utf-8"
@@ -87,7 +87,7 @@ def test_two_hundred_at_once_each_get_their_own_answer(served: Server) -> None:
 
     async def ask() -> list[bytes]:
         limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(limits=limits, timeout=60, headers={"X-Headwise-Token": TOKEN}) as client:
+        async with httpx.AsyncClient(limits=limits, timeout=SOON, headers={"X-Headwise-Token": TOKEN}) as client:
             urls = [f"http://127.0.0.1:{served.port}/ask/tile?{urlencode(params)}" for params in asked]
             found = await asyncio.gather(*(client.get(url) for url in urls))
         assert {one.status_code for one in found} == {200}
@@ -211,7 +211,7 @@ def test_two_at_a_time_and_from_another_thread() -> None:
         assert one.token != two.token
         for at in (one, two):
             assert len(at.token) >= 32
-            assert httpx.get(at.url).status_code == 200
+            assert httpx.get(at.url, timeout=SOON).status_code == 200
         assert get(one, "/", token=two.token)[0] == 403
 
 

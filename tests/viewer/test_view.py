@@ -277,7 +277,7 @@ def asked(url: str, name: str, **params: Any) -> Any:
     """What a served page gets for a question, its meta alone."""
     parts = urlsplit(url)
     token = parts.query.partition("=")[2]
-    link = http.client.HTTPConnection(parts.netloc, timeout=20)
+    link = http.client.HTTPConnection(parts.netloc, timeout=300)
     query = "&".join(f"{key}={value}" for key, value in params.items())
     link.request("GET", f"/ask/{name}?{query}", headers={"x-headwise-token": token})
     answer = link.getresponse()
