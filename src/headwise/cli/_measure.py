@@ -32,6 +32,7 @@ class Cost:
 
     def __str__(self) -> str:
         time_ = f"{self.seconds:.2f} s" if self.seconds < 100 else f"{self.seconds:.0f} s"
+        time_ += " (one run)" if self.runs == 1 else f" (median of {self.runs} runs)"
         return time_ + (f", peak {self.peak / 2**30:.2f} GiB" if self.peak is not None else "")
 
 

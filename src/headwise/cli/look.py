@@ -113,11 +113,7 @@ def _examine(name: str, source: Source, tokens: int | None, dtype: Any, err: Any
     title = f"What the {heads} heads of {Path(name).name or name} do"
     begins = beginning(source.text)
     what = f"{layers} layers, {heads} heads, {ids.shape[1]} tokens{cut} of {source.name}: “{begins}”"
-    facts = (
-        (f"plain forward ({before})", str(plain)),
-        ("every head watched", str(watched)),
-        ("weights", _short(dtype)),
-    )
+    facts = (("weights", _short(dtype)),)  # no times: a page is kept, and what one run took is no measurement
     scene = replace(ran.scene, title=title, subtitle=what, facts=facts)
     with err.status("writing the page") if err.is_terminal else nullcontext():
         html = saved_page(Answers(scene))
@@ -132,12 +128,10 @@ def _say(out: Any, looked: _Looked) -> None:
     out.print(looked.title, style="bold")
     out.print(looked.what)
     out.print()
-    more = f"; {watched.seconds / plain.seconds:.1f} times the plain forward" if plain.seconds else ""
     out.print(f"plain forward ({looked.before})   {plain}", soft_wrap=True)
-    out.print(f"every head watched     {watched}{more}", soft_wrap=True)
-    runs = "one run each" if plain.runs == 1 else f"median of {plain.runs} runs, and one run"
-    told = "; peak: the most memory resident, weights included" if plain.peak is not None else ""
-    out.print(f"({runs}{told})", style="dim")
+    out.print(f"every head watched     {watched}", soft_wrap=True)
+    peak = "; peak: the most memory resident, weights included" if plain.peak is not None else ""
+    out.print(f"(no measurement{peak})", style="dim")
     out.print()
     print_grid(out, looked.reading.heads)
     out.print()
