@@ -45,11 +45,12 @@ NODE_STAMP := front/node_modules/.headwise-is-set-up
 BUILT := src/headwise/viewer/assets/viewer.js
 
 .PHONY: help setup native look train experiment test bench lint format sanitize neon avx512 clean browser
-.PHONY: viewer node front-lint front-test
+.PHONY: viewer node front-lint front-test extras
 
 help:
 	@echo "make look    what each head of a real language model does on a real text (ARGS=... for headwise look)"
 	@echo "make test    the whole suite; make lint: ruff, mypy, clang-format, symbols; make format: let them rewrite"
+	@echo "make extras  each extra of pyproject.toml alone, in a fresh environment over the network, some minutes"
 	@echo "make train   a small Transformer learns to write words backwards, some minutes; draws docs/reverse_words.svg"
 	@echo "make experiment NAME=induction   one of experiments/; ARGS=--quick: a minute, does it all run?"
 	@echo "make bench   us and every peer in turn, written to docs/benchmarks.md (ARGS=--quick: about 10 minutes)"
@@ -145,6 +146,10 @@ front-test: node
 test: native browser front-test
 	@[ ! -x build/native/headwise_check ] || build/native/headwise_check 300
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --durations=15 $(ARGS)
+
+# Each extra in an environment of its own, over the network: minutes and gigabytes, so no part of the suite.
+extras: native
+	HEADWISE_EXTRAS=1 $(PY) -m pytest -q -n 0 tests/packaging $(ARGS)
 
 # On a machine that does nothing else; results go to docs/ only from such a run.
 bench: native
