@@ -192,9 +192,9 @@ def test_tables_treebanks_and_figures(environment: Callable[..., Environment]) -
         """
         import headwise as hw
 
-        rows = "1 She she PRON _ _ 2 nsubj _ _", "2 slept sleep VERB _ _ 0 root _ _"
+        rows = ["1 They they PRON _ _ 2 nsubj _ _", "2 saw see VERB _ _ 0 root _ _", "3 dogs dog NOUN _ _ 2 obj _ _"]
         rows = [row.replace(" ", "\\t") for row in rows]
-        open("one.conllu", "w").write("\\n".join(["# sent_id = 1", "# text = She slept", *rows]) + "\\n\\n")
+        open("one.conllu", "w").write("\\n".join(["# sent_id = 1", "# text = They saw dogs", *rows]) + "\\n\\n")
         model, tokenizer = hw.load("two-layer")
         table = hw.head_table(model, tokenizer, tokens=64, relations="one.conllu")
         table.to_parquet("heads.parquet")
