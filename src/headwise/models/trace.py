@@ -167,7 +167,7 @@ class Trace:
             )
         try:
             json.dumps(dict(self.notes))
-        except (TypeError, ValueError) as cause:
+        except (TypeError, ValueError, RecursionError) as cause:
             raise SpecError(sentence("save", "notes are not JSON", "they are a dict of what JSON can say")) from cause
         plain = None if said is None else {name: [list(row) for row in rows] for name, rows in said.items()}
         write(path, Kept(self._patterns, self._names, self.inputs, plain, self.notes), values)

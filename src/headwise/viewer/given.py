@@ -136,7 +136,8 @@ def _is_head(one: Any) -> bool:
         return False
     numbers = [one[name] for name in ("scores", "chance", "error")]
     alike = all(set(part) == set(numbers[0]) for part in numbers) and set(numbers[0]) <= set(KINDS)
-    return alike and all(type(value) in (int, float) for part in numbers for value in part.values())
+    values = [one["entropy"], *(value for part in numbers for value in part.values())]
+    return alike and all(type(value) is float or (type(value) is int and abs(value) < 2**53) for value in values)
 
 
 def _sizes(patterns: Mapping[str, Pattern]) -> str:
