@@ -16,6 +16,7 @@ __all__ = [
     "followed",
     "mapped",
     "number",
+    "plain",
     "readable",
     "recorded",
     "uncompiled",
@@ -88,6 +89,11 @@ def unwrapped(x: Tensor) -> Tensor:
     """A tensor without the layers that torch.func's derivatives put around it; one that vmap maps stays as it is."""
     inner = _below_derivatives(x)
     return x if inner is x or mapped(inner) else inner.detach()
+
+
+def plain(x: Any) -> bool:
+    """Whether something is a tensor that every operation knows: of no class of others, as quantised weights are."""
+    return type(x) in (Tensor, torch.nn.Parameter) or isinstance(x, _WITHOUT_NUMBERS)
 
 
 # make_fx and FakeTensorMode see every operation of a thread, but nothing that is done to memory behind torch's back.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headwise.errors import SpecError, UnsupportedError, sentence
 from headwise.models.families import CROSS, STREAMS, factors, scores_are_bilinear
-from headwise.models.projections import Projections, projections
+from headwise.models.projections import Projections, projections, refuse_quantised
 from headwise.models.sites import whole
 
 __all__ = [
@@ -236,6 +236,7 @@ def embeddings(model: Any, who: str, tokens: slice = slice(None)) -> Tensor:
         raise UnsupportedError(
             sentence(who, f"{kind} reads no tokens, it embeds by a {type(module).__name__}", "there is no W_E")
         )
+    refuse_quantised(who, "the embedding", module)
     ids = torch.arange(module.weight.shape[0], device=module.weight.device, dtype=torch.int64)[tokens]
     with torch.no_grad():
         return wide(module.forward(ids)) * factors(model).embedding
@@ -257,6 +258,7 @@ def unembedding(model: Any, who: str) -> Side:
                 todo='Load it with its head (AutoModelForCausalLM), or ask between="residual".',
             )
         )
+    refuse_quantised(who, "the unembedding", module)
     weight = wide(module.weight)
     bias = getattr(module, "bias", None)
     by = factors(model)

@@ -13,8 +13,19 @@ from headwise.errors import UnsupportedError, sentence
 from headwise.models.families import LAYOUTS, Layout
 from headwise.models.library import transformers
 from headwise.models.sites import find_sites, refuse_if_outside, resolve_sites
+from headwise.tracing import plain
 
-__all__ = ["KEPT", "Kept", "Part", "Projections", "kept_heads", "layout_of", "linear_of", "projections"]
+__all__ = [
+    "KEPT",
+    "Kept",
+    "Part",
+    "Projections",
+    "kept_heads",
+    "layout_of",
+    "linear_of",
+    "projections",
+    "refuse_quantised",
+]
 
 #: The attribute by which an attention module says that it was pruned.
 KEPT = "headwise_kept"
@@ -215,9 +226,10 @@ def linear_of(model: nn.Module, site: str, name: str) -> tuple[str, nn.Module]:
 
 def _refuse_unless_readable(who: str, name: str, linear: nn.Module) -> None:
     """Raises UnsupportedError where a layer's weight is not what it multiplies with: adapters, packed integers."""
-    plain = isinstance(linear, (nn.Linear, transformers(who, "pytorch_utils").Conv1D))
+    linears = isinstance(linear, (nn.Linear, transformers(who, "pytorch_utils").Conv1D))
     weight = getattr(linear, "weight", None)
-    if plain and isinstance(weight, Tensor) and weight.is_floating_point() and weight.dim() == 2:
+    if linears and isinstance(weight, Tensor) and weight.is_floating_point() and weight.dim() == 2:
+        refuse_quantised(who, name, linear)
         return
     kind = f"{type(linear).__module__}.{type(linear).__name__}"
     raise UnsupportedError(
@@ -228,6 +240,24 @@ def _refuse_unless_readable(who: str, name: str, linear: nn.Module) -> None:
             todo="Merge adapters into the weights first. The model is unchanged.",
         )
     )
+
+
+def refuse_quantised(who: str, name: str, module: nn.Module) -> None:
+    """Raises UnsupportedError where a module's weight or bias is of a class that hides numbers behind a tensor's face.
+
+    Quantised weights say that they are floats, and know few operations besides the product.
+    """
+    for kind in ("weight", "bias"):
+        tensor = getattr(module, kind, None)
+        if isinstance(tensor, Tensor) and not plain(tensor):
+            raise UnsupportedError(
+                sentence(
+                    who,
+                    f"the {kind} of {name} is a {type(tensor).__module__}.{type(tensor).__name__}",
+                    "weights are read and cut where they are plain tensors of floats",
+                    todo="Load the model without quantising it, or dequantise it first. The model is unchanged.",
+                )
+            )
 
 
 def _width(linear: nn.Module, inward: bool) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from headwise.errors import UnsupportedError, sentence
 from headwise.models.emptied import Emptied
 from headwise.models.library import transformers
-from headwise.models.projections import KEPT, Kept, Projections, kept_heads, layout_of, linear_of
+from headwise.models.projections import KEPT, Kept, Projections, kept_heads, layout_of, linear_of, refuse_quantised
 from headwise.models.register import NAME
 from headwise.models.sites import find_sites
 
@@ -137,16 +137,17 @@ def refuse_unless_plain(who: str, model: nn.Module, sites: Iterable[str], parts:
         sites: names of its attention modules; one of a family that is not known is passed over.
         parts: which of their projections are to be cut.
     """
-    plain = (nn.Linear, transformers(who, "pytorch_utils").Conv1D)
+    kinds = (nn.Linear, transformers(who, "pytorch_utils").Conv1D)
     modules = list(model.modules())
     holders = Counter(id(child) for module in modules for child in module._modules.values())
     uses = Counter(id(parameter) for module in modules for parameter in module._parameters.values())
     for name, linear in _linears(model, sites, parts):
         own = linear._parameters
-        if type(linear) not in plain:
-            kinds = " and ".join(cls.__name__ for cls in plain)
+        refuse_quantised(who, name, linear)
+        if type(linear) not in kinds:
+            names = " and ".join(cls.__name__ for cls in kinds)
             kind = f"{type(linear).__module__}.{type(linear).__name__}"
-            what = f"{name} is a {kind}", f"heads are cut out of plain {kinds} layers only"
+            what = f"{name} is a {kind}", f"heads are cut out of plain {names} layers only"
         elif not isinstance(weight := own.get("weight"), Tensor) or not weight.is_floating_point():
             what = f"the weight of {name} is computed or quantised", "heads are cut out of float parameters only"
         elif holders[id(linear)] > 1 or any(uses[id(tensor)] > 1 for tensor in own.values() if tensor is not None):

@@ -12,6 +12,7 @@ from headwise.errors import ShapeError, SpecError, axes, sentence
 from headwise.nn.cache import Cache
 from headwise.nn.cuts import check_cut
 from headwise.spec import Alibi, Causal, Mask, Rules
+from headwise.tracing import plain
 
 __all__ = ["both", "bypassable", "check_cache", "check_input", "output_is_ours", "reset", "through"]
 
@@ -46,7 +47,8 @@ def bypassable(module: nn.Module) -> bool:
     """Whether reading a Linear's weight is as good as calling it: nothing waits for the call, and nothing makes it."""
     waiting = (module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     everywhere = nn.modules.module._global_forward_pre_hooks
-    return type(module) is nn.Linear and output_is_ours(module) and not any(waiting) and not everywhere
+    linear = type(module) is nn.Linear and plain(module.weight)  # of a quantised one only the product is known
+    return linear and output_is_ours(module) and not any(waiting) and not everywhere
 
 
 def reset(layer: nn.Module) -> None:

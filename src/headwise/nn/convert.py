@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
 from headwise.nn.attention import MultiHeadAttention
 from headwise.nn.rotary import Pairing
+from headwise.tracing import plain
 
 __all__ = ["LAYOUTS", "Layout", "from_state", "from_torch", "rope_pairing", "to_state", "to_torch"]
 
@@ -112,6 +113,8 @@ def from_state(state: State, layout: str) -> dict[str, Tensor]:
         <All keys matched successfully>
     """
     form = _layout("from_state", layout)
+    for key, tensor in state.items():
+        _refuse_quantised("from_state", key, tensor)
     form, state = _separate(form, state)
     _check_keys(form, layout, state)
     found: dict[str, Tensor] = {}
@@ -155,6 +158,8 @@ def to_state(state: State, layout: str) -> dict[str, Tensor]:
         {'c_attn.weight': [8, 24], 'c_attn.bias': [24], 'c_proj.weight': [8, 8], 'c_proj.bias': [8]}
     """
     form = _layout("to_state", layout)
+    for key, tensor in state.items():
+        _refuse_quantised("to_state", key, tensor)
     _check_keys(replace(LAYOUTS["llama"], shared=form.shared), layout, state)
     if isinstance(form, _Torch) and len({state[f"{own}.weight"].shape[1] for own in _OURS[:3]}) > 1:
         form = _SEPARATE
@@ -219,6 +224,13 @@ def _check_keys(form: Layout, layout: str, state: State) -> None:
         if key not in known:
             rule = _WHY_NOT.get(key, "only the weights and biases of four projections are converted")
             raise UnsupportedError(sentence(layout, f"{key!r} cannot be converted", rule))
+
+
+def _refuse_quantised(who: str, name: str, tensor: Tensor) -> None:
+    if not plain(tensor):
+        what = f"{name} is a {type(tensor).__module__}.{type(tensor).__name__}"
+        rule = "weights are cut and joined where they are plain tensors"
+        raise UnsupportedError(sentence(who, what, rule, todo="Dequantise it first."))
 
 
 def _shared(form: Layout, state: State) -> dict[str, Tensor]:
@@ -359,6 +371,7 @@ def rope_pairing(weight: Tensor, heads: int, old: Pairing, new: Pairing, rotary_
     for name, value in (("old", old), ("new", new)):
         if value not in get_args(Pairing):
             raise SpecError(sentence("rope_pairing", f"{name} is {value!r}", 'it is "halves" or "neighbours"'))
+    _refuse_quantised("rope_pairing", "weight", weight)
     if heads < 1 or weight.dim() == 0 or weight.shape[0] % heads:
         what = f"{weight.shape[0] if weight.dim() else 0} rows cannot be cut into {heads} heads"
         raise ShapeError(sentence("rope_pairing", what, "a projection has heads*D rows", axes("weight", weight, "N M")))

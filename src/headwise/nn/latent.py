@@ -295,7 +295,8 @@ class LatentAttention(nn.Module):
             return False
         if self.form == "absorbed":
             if not bypassable(self.kv_b_proj):
-                what = f"form is 'absorbed', and kv_b_proj, a {type(self.kv_b_proj).__name__}, is wrapped or has hooks"
+                kind = type(self.kv_b_proj).__name__
+                what = f"form is 'absorbed', and kv_b_proj, a {kind}, is wrapped, quantised or has hooks"
                 rule = "the absorbed form reads the weight of an ordinary Linear and never calls it"
                 raise SpecError(sentence(_WHO, what, rule, todo="Use form=None, which then expands."))
             return True

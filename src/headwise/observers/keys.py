@@ -8,10 +8,11 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from headwise.errors import ShapeError, SpecError, axes, sentence
+from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
 from headwise.observers.protocol import Accumulator, Frame, Observer, Tile, Whole
 from headwise.products import all_finite
 from headwise.spec.geometry import Geometry, span
+from headwise.tracing import plain
 
 __all__ = ["Contribution", "Contributions", "OffsetSums", "Offsets", "Received", "TopKeys", "TopKeysFound"]
 
@@ -416,6 +417,10 @@ class Contribution(Observer):
                     f"w_o is [M,H*E={geometry.H * geometry.E}], the weight of the output projection",
                 )
             )
+        if not plain(self.w_o):
+            what = f"w_o is a {type(self.w_o).__module__}.{type(self.w_o).__name__}"
+            todo = "Dequantise it first."
+            raise UnsupportedError(sentence("Contribution", what, "its columns are read head by head", todo=todo))
         if not has_values:
             raise SpecError(
                 sentence("Contribution", "this pattern has no values", "it weighs p with v", todo="Give v to Pattern.")
