@@ -342,9 +342,21 @@ def test_learned_queries_of_one_row_meet_keys_of_many() -> None:
 
 
 def test_an_unknown_keyword_is_refused_and_a_harmless_one_is_not() -> None:
-    with pytest.raises(UnsupportedError, match=r"Module: the keyword 'temperature' reached the attention function; "):
-        ask(temperature=2.0)
-    assert torch.equal(ask(temperature=None, use_cache=True, position_ids=torch.arange(5)), ask())
+    with pytest.raises(UnsupportedError, match=r"Module: the keyword 'sharpness' reached the attention function; "):
+        ask(sharpness=2.0)
+    assert torch.equal(ask(sharpness=None, use_cache=True, position_ids=torch.arange(5)), ask())
+
+
+def test_what_generate_hands_on_is_known_unless_a_module_says_it() -> None:
+    """Some models' own `generate` hands all of its options to a forward, down to the attention."""
+    assert torch.equal(ask(temperature=2.0, max_new_tokens=3, do_sample=True, streamer=object()), ask())
+
+    class Tempered(Module):
+        def forward(self, temperature: float) -> torch.Tensor:
+            return register.headwise_attention(self, Q, Q, Q, None, temperature=temperature)[0]
+
+    with pytest.raises(UnsupportedError, match=r"Tempered: the keyword 'temperature' reached the attention function; "):
+        Tempered().forward(2.0)
 
 
 def test_sinks_by_token_are_refused() -> None:

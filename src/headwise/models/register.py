@@ -43,7 +43,16 @@ HARMLESS = frozenset(
         "output_attentions", "output_hidden_states", "output_router_logits", "output_cross_attentions", "seq_idx",
         "num_items_in_batch", "logits_to_keep", "shift_labels", "token_type_ids", "mm_token_type_ids", "labels",
         "max_length_q", "max_length_k", "padding_mask", "implementation", "target_dtype", "synced_gpus",
-        "input_ids", "grid_thw", "max_new_tokens",
+        "input_ids", "grid_thw", "image_sizes", "freq",
+    }
+)  # fmt: skip
+
+#: What ``generate`` takes beside the fields of a ``GenerationConfig``. Models with a ``generate`` of their own hand all
+#: of it on to a forward of theirs (Kosmos-2, Parakeet, Seamless M4T v2).
+_OF_GENERATE = frozenset(
+    {
+        "generation_config", "logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn", "assistant_model",
+        "streamer", "negative_prompt_ids", "negative_prompt_attention_mask", "custom_generate",
     }
 )  # fmt: skip
 
@@ -58,6 +67,7 @@ def register() -> None:
     # Known before a compiler asks, which cannot trace an import.
     _Library.write_mask = transformers("use", "masking_utils").sdpa_mask
     _Library.collector = transformers("use", "utils.output_capturing")._active_collector
+    _Library.of_generate = frozenset(library.GenerationConfig().to_dict()) | _OF_GENERATE
     library.AttentionInterface.register(NAME, _attention)
     library.AttentionMaskInterface.register(NAME, _mask)
 
@@ -67,6 +77,7 @@ class _Library:
 
     write_mask: Any
     collector: Any
+    of_generate: frozenset[str]  # names that say which token is taken
 
 
 def _attention(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
@@ -204,15 +215,22 @@ def _run(module: nn.Module, call: Call, edits: Edits | None, weights: bool) -> t
 
 def _refuse_unknown(module: nn.Module, kwargs: dict[str, Any]) -> None:
     for name, value in kwargs.items():
-        if value is not None and name not in HARMLESS:
-            raise UnsupportedError(
-                sentence(
-                    type(module).__name__,
-                    f"the keyword {name!r} reached the attention function",
-                    "a keyword that may change the result is applied or refused, never ignored; this one is not known",
-                    todo="Leave it out, or hw.restore(model) to run the model as before.",
-                )
+        if value is None or name in HARMLESS or (name in _Library.of_generate and not _writes(module, name)):
+            continue
+        raise UnsupportedError(
+            sentence(
+                type(module).__name__,
+                f"the keyword {name!r} reached the attention function",
+                "a keyword that may change the result is applied or refused, never ignored; this one is not known",
+                todo="Leave it out, or hw.restore(model) to run the model as before.",
             )
+        )
+
+
+def _writes(module: nn.Module, keyword: str) -> bool:
+    """Whether a module's forward names a keyword in a call of its own, and does not only hand on what it was given."""
+    code = inspect.unwrap(type(module).forward).__code__
+    return any(isinstance(names, tuple) and keyword in names for names in code.co_consts)
 
 
 def _one_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
