@@ -239,7 +239,9 @@ function keyAxis(out: Axes, view: View, margins: Margins, axis: Axis, measure: M
     if (angle !== 0) most = Math.max(most, measure(text) * (angle === -45 ? 0.71 : 1) + 3);
     const anchor = angle === 0 ? "middle" : "start";
     const up = angle === 0 ? FONT / 2 + 1 : 0;
-    out.marks.push({ x, y: edge - GAP - up, text, angle, anchor, tone: toneOf(axis, j, named) });
+    // The last number stays inside of the picture.
+    const last = margins.left + view.width + margins.right - 1 - measure(text) / 2;
+    out.marks.push({ x: named ? x : Math.min(x, last), y: edge - GAP - up, text, angle, anchor, tone: toneOf(axis, j, named) });
     if (!named) out.ticks.push([x, edge - 4, x, edge]);
   }
   return edge - GAP - most;

@@ -23,5 +23,5 @@ export function earned(scene: Scene, place: Place): string {
   const least = `(at least ${short(kind.least)})`;
   if (kind.name === "broad") return `score ${share(score)} ${least}`;
   const lift = chance < 1 ? (score - chance) / (1 - chance) : 0;
-  return `score ${share(score)}, chance ${share(chance)}, lift over chance ${share(lift)} ${least}`;
+  return `score ${share(score)}, chance ${share(chance)}, lift ${share(lift)} ${least}`;
 }

@@ -424,7 +424,7 @@ describe("its SVG", () => {
     });
     await load();
     const title = () => /<title>(.*?)<\/title>/.exec(panel.svg())![1];
-    const how = "score 0.183, chance 0.021, lift over chance 0.165 (at least 0.1)";
+    const how = "score 0.183, chance 0.021, lift 0.165 (at least 0.1)";
     expect(title()).toBe(`Layer 0, head 0: induction · a model · ${how} · base · √ colour scale`);
     store.set({ scale: "log", hide: true });
     expect(title()).toBe(`Layer 0, head 0: induction · a model · ${how} · base · sink left out · log colour scale`);

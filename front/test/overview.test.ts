@@ -159,7 +159,7 @@ describe("the grid of heads", () => {
     const named = scene();
     (named.layers[2] as { label: string }).label = "cross 0";
     open(named);
-    expect(head("0.1").getAttribute("aria-label")).toBe("Layer 0, head 1, induction: score 0.800, chance 0.050, lift over chance 0.789 (at least 0.2)");
+    expect(head("0.1").getAttribute("aria-label")).toBe("Layer 0, head 1, induction: score 0.800, chance 0.050, lift 0.789 (at least 0.2)");
     expect(head("2.1").getAttribute("aria-label")).toBe("Cross attention 0, head 1, mixed: no score clears its chance level by its margin");
     for (const node of host.querySelectorAll("[data-head]")) expect(node.getAttribute("role")).toBe("gridcell");
   });

@@ -425,7 +425,7 @@ def test_on_a_phone_nothing_of_the_readout_is_cut(chromium: Any, server: Server,
 
 def test_a_head_says_how_it_earned_its_letter(server: Server, tab: Any) -> None:
     Opened(tab, f"{server.url}#head=1.1&panel=scores")
-    earned = "score 0.200, chance 0.100, lift over chance 0.111 (at least 0.1)"
+    earned = "score 0.200, chance 0.100, lift 0.111 (at least 0.1)"
     assert earned in tab.locator(".map-name").inner_text()
     assert earned in tab.locator(".scores-panel .means").inner_text()
     assert f"induction: {earned}" in tab.locator("[data-head='1.1']").get_attribute("title")

@@ -48,7 +48,7 @@ def earned(head: Head) -> str:
         ...         1.0,
         ...     )
         ... )
-        'score 0.183, chance 0.021, lift over chance 0.165 (at least 0.1)'
+        'score 0.183, chance 0.021, lift 0.165 (at least 0.1)'
     """
     least = least_of(head.kind)
     if least is None or head.kind not in head.scores:
@@ -57,4 +57,4 @@ def earned(head: Head) -> str:
     if head.kind == "broad":
         return f"score {share(score)} (at least {short(least)})"
     lift = share(head.lift(head.kind))
-    return f"score {share(score)}, chance {share(chance)}, lift over chance {lift} (at least {short(least)})"
+    return f"score {share(score)}, chance {share(chance)}, lift {lift} (at least {short(least)})"
