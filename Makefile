@@ -45,7 +45,7 @@ NODE_STAMP := front/node_modules/.headwise-is-set-up
 BUILT := src/headwise/viewer/assets/viewer.js
 
 .PHONY: help setup native look train experiment test bench lint format sanitize neon avx512 clean browser
-.PHONY: viewer node front-lint front-test extras
+.PHONY: viewer node front-lint front-test extras sweep
 
 help:
 	@echo "make look    what each head of a real language model does on a real text (ARGS=... for headwise look)"
@@ -54,6 +54,7 @@ help:
 	@echo "make train   a small Transformer learns to write words backwards, some minutes; draws docs/reverse_words.svg"
 	@echo "make experiment NAME=induction   one of experiments/; ARGS=--quick: a minute, does it all run?"
 	@echo "make bench   us and every peer in turn, written to docs/benchmarks.md (ARGS=--quick: about 10 minutes)"
+	@echo "make sweep   every model type of transformers in use, with padding, against transformers itself (ARGS=... for some)"
 	@echo "make viewer  the front end of the viewer, from front/; after an edit there, and kept in the repository"
 	@echo "make setup   .venv with everything; the others call it themselves"
 	@echo "make native  the C++ kernels, built into src/headwise; again after each edit (the others do that too)"
@@ -150,6 +151,9 @@ test: native browser front-test
 # Each extra in an environment of its own, over the network: minutes and gigabytes, so no part of the suite.
 extras: native
 	HEADWISE_EXTRAS=1 $(PY) -m pytest -q -n 0 tests/packaging $(ARGS)
+# Some ten minutes, so it is no part of `test`: make sweep ARGS="siglip llama" takes seconds.
+sweep: native
+	OMP_NUM_THREADS=1 $(PY) tests/models/sweep_families.py $(ARGS)
 
 # On a machine that does nothing else; results go to docs/ only from such a run.
 bench: native
