@@ -16,9 +16,9 @@ from headwise.observers.protocol import Tile, Whole
 from headwise.plan import Plan
 from headwise.products import as_given
 from headwise.spec.geometry import span
-from headwise.tracing import below_transforms
+from headwise.tracing import below_transforms, numberless
 
-__all__ = ["answer", "facts_that_fit", "not_given", "not_of_a_mapped_call"]
+__all__ = ["answer", "check_numbers", "facts_that_fit", "not_given", "not_of_a_mapped_call"]
 
 
 def answer(
@@ -53,6 +53,16 @@ def answer(
     with below_transforms(), as_given(g.device):
         frame = Frame(g, batch, heads, rows, keys, plan.dtype)
         return Answered(survey(plan, facts, frame, plan.observers, entropy=entropy, known=known, portable=portable))
+
+
+def check_numbers(who: str, *tensors: Tensor) -> None:
+    """Refuses tensors of which there is a shape alone: which tiles there are to see depends on numbers."""
+    bare = next((x for x in tensors if numberless(x)), None)
+    if bare is not None:
+        what = f"a {type(bare).__name__} {list(bare.shape)} on {bare.device} has a shape and no numbers"
+        rule = "a pattern is asked about numbers, which decide what there is to see"
+        todo = "Ask about real tensors; hw.attention knows the shape of its output without them."
+        raise UnsupportedError(sentence(who, what, rule, todo=todo))
 
 
 def _hull(parts: list[slice]) -> slice:

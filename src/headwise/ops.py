@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Never
 
-from headwise.answering import answer
+from headwise.answering import answer, check_numbers
 from headwise.backends import Backend, Blocked, Reference, Result, all_reasons, choose, quick, running, stored
 from headwise.backends.tiling import tiles_counted
 from headwise.border import obstacle, traced
@@ -411,6 +411,7 @@ def _run(who: str, plan: Plan, wanted: BackendLike) -> tuple[Tensor, Tensor, Res
 
 def _gated(out: Tensor, gate: Tensor, dtype: torch.dtype) -> Tensor:
     """Each head's output times its gate; a gate of 0 gives 0 even where the output is NaN."""
-    wide = gate.to(dtype)[..., None, None] if gate.dim() < 3 else gate.to(dtype)[..., None]
+    wide = gate.to(dtype).unsqueeze(-1)
+    wide = wide.unsqueeze(-1) if gate.dim() < 3 else wide
     kept = torch.where((wide == 0) & ~torch.isfinite(out), torch.zeros((), dtype=out.dtype, device=out.device), out)
     return (kept * wide).to(out.dtype)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Never
 
-from headwise.answering import answer, facts_that_fit, not_given, not_of_a_mapped_call
+from headwise.answering import answer, check_numbers, facts_that_fit, not_given, not_of_a_mapped_call
 from headwise.backends import RowFacts, Settled
 from headwise.elsewhere import not_taken, without_others
 from headwise.errors import HeadwiseError, SpecError, UnsupportedError, sentence
@@ -409,10 +409,10 @@ class Pattern:
     def _check_fresh(self) -> None:
         if self._mapped:
             raise not_of_a_mapped_call()
+        check_numbers("Pattern", *self._plan.tensors())
         if not self.fresh:
-            what = "q, k or another of its tensors was overwritten since the pattern was made"
-            rule, todo = "a pattern holds its operands, not copies", "Give it clones, or ask before the tensors change."
-            raise HeadwiseError(sentence("Pattern", what, rule, todo=todo))
+            what = "q, k or another of its tensors was overwritten since the pattern was made; it holds no copies"
+            raise HeadwiseError(sentence("Pattern", what, todo="Give it clones, or ask before the tensors change."))
 
     def __getitem__(self, index: Any) -> Tensor:
         """Exact probabilities of the cells at ``[b, h, rows, cols]``, each an int or a slice."""

@@ -16,6 +16,7 @@ __all__ = [
     "followed",
     "mapped",
     "number",
+    "numberless",
     "plain",
     "readable",
     "recorded",
@@ -34,7 +35,7 @@ def followed(*operands: Any) -> bool:
         or torch._C._are_functorch_transforms_active()
         or torch.autograd.forward_ad._current_level >= 0
         or _a_tracer_sees_it()
-        or any(isinstance(x, Tensor) and (x.is_meta or isinstance(x, _WITHOUT_NUMBERS)) for x in operands)
+        or any(map(numberless, operands))
     )
 
 
@@ -59,7 +60,12 @@ def _a_tracer_sees_it() -> bool:
 def readable(x: Tensor) -> bool:
     """Whether a tensor's numbers can be looked at: not where vmap maps it, a compiler traces it, or it has none."""
     x = _below_derivatives(x)
-    return not (mapped(x) or x.is_meta or isinstance(x, _WITHOUT_NUMBERS) or _a_tracer_sees_it())
+    return not (mapped(x) or numberless(x) or _a_tracer_sees_it())
+
+
+def numberless(x: Any) -> bool:
+    """Whether a tensor has a shape and no numbers: on meta, or a tracer's."""
+    return isinstance(x, Tensor) and (x.is_meta or isinstance(x, _WITHOUT_NUMBERS))
 
 
 def mapped(x: Tensor) -> bool:
