@@ -384,6 +384,8 @@ def _transformed(
     q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: BackendLike, observe: Sequence[Any]
 ) -> Attended:
     """``attend`` where torch transforms or traces: the operator's output and lse, the pattern below derivatives."""
+    if observe:
+        check_numbers("attend", q, k, v)
     plan = make_plan("attend", q, k, v, spec, observe, draw=False)
     out, lse = _by_operator("attend", q, k, v, spec, backend)
     pattern = Pattern.of_plan(detached(plan))
@@ -413,5 +415,7 @@ def _gated(out: Tensor, gate: Tensor, dtype: torch.dtype) -> Tensor:
     """Each head's output times its gate; a gate of 0 gives 0 even where the output is NaN."""
     wide = gate.to(dtype).unsqueeze(-1)
     wide = wide.unsqueeze(-1) if gate.dim() < 3 else wide
-    kept = torch.where((wide == 0) & ~torch.isfinite(out), torch.zeros((), dtype=out.dtype, device=out.device), out)
+    kept = torch.where(
+        (wide == 0) & torch.isfinite(out).logical_not(), torch.zeros((), dtype=out.dtype, device=out.device), out
+    )
     return (kept * wide).to(out.dtype)

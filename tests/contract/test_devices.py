@@ -94,6 +94,14 @@ def test_derivatives_are_made_there_too(device: str) -> None:
     assert set(seen.by) == {device}, seen.by
 
 
+def test_attend_knows_its_output_and_lse(device: str) -> None:
+    q, k, v = operands(device)
+    with Made() as seen:
+        got = hw.attend(q, k, v, mask=hw.Causal())
+    assert [(x.device.type, x.shape) for x in (got.out, got.lse)] == [(device, (1, 4, 9, 6)), (device, (1, 4, 9))]
+    assert (got.pattern.shape, got.seen, set(seen.by)) == ((1, 4, 9, 9), {}, {device}), seen.by
+
+
 def test_a_module_makes_tensors_where_it_is(device: str) -> None:
     skip_where_torch_cannot(device)
     module = hw.MultiHeadAttention(16, 2, mask=hw.Causal(), device=device)
