@@ -102,7 +102,8 @@ def quick(
     """The output of a call without tensors in its options, for calls so small that planning them would be the work.
 
     Args:
-        q, k, v: plain tensors (no subclass) of which no gradient is asked; nothing else about them is checked yet.
+        q, k, v: plain tensors (no subclass) of which no gradient is asked, and no mode of torch's is there that makes
+            tensors otherwise; nothing else about them is checked yet.
         scale: factor on q.k; None = 1/sqrt(D).
         before, after: the mask as a window; None = no limit. Causal is (None, 0).
         q_start: position of query 0; None = S - T.
@@ -131,8 +132,6 @@ def quick(
     if 0 in addresses:  # zeros that torch has no memory for
         return None
     out = _blank_out(q, B, H, T, E)
-    if not out.is_cpu or out.dtype != q.dtype:  # a mode of torch's in which tensors are made otherwise
-        return None
     call = kernels.Call(
         (addresses[0], q0, q1, q2, kind),
         (addresses[1], k0, k1, k2, kind),

@@ -36,19 +36,21 @@ def operand(x: Tensor, what: str, shape: tuple[int, int, int, int], dtype: torch
     Raises:
         ShapeError: it is another tensor than the call says.
     """
-    strides = x.stride()
-    kind = DTYPES.get(x.dtype)
-    apart = strides[3] != 1 and shape[3] > 1 if len(strides) == 4 else True
-    if apart or kind is None or (dtype is not None and x.dtype != dtype) or x.shape != shape:
+    found = x.dtype
+    kind = DTYPES.get(found)
+    if kind is None or x.shape != shape or (dtype is not None and found is not dtype):
         raise _wrong(x, what, BIASES if dtype is None else (dtype,), shape, "its last axis contiguous")
-    return _address(x, what, _extent(shape, strides)), strides[0], strides[1], strides[2], kind
+    batch, head, row, column = strides = x.stride()
+    if column != 1 and shape[3] > 1:
+        raise _wrong(x, what, (found,), shape, "its last axis contiguous")
+    return _address(x, what, _extent(shape, strides)), batch, head, row, kind
 
 
 def contiguous(x: Tensor, what: str, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> int:
     """The address of a contiguous tensor of a dtype and a shape; ShapeError where it is another."""
-    if x.dtype != dtype or x.shape != shape or not x.is_contiguous():
-        raise _wrong(x, what, (dtype,), shape, "contiguous")
-    return _address(x, what, x.numel())
+    if x.dtype is not dtype or x.shape != shape or not x.is_contiguous() or not x.is_cpu:
+        raise _wrong(x, what, (dtype,), shape, "contiguous, on the CPU")
+    return x.data_ptr() or _address(x, what, x.numel())
 
 
 def by_batch(
@@ -76,12 +78,12 @@ def plane(
 
 def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """Elements from the first to the last, both counted; 0 where there is none."""
-    extent = 1
-    for size, stride in zip(shape, strides, strict=True):
-        if not size:
-            return 0
-        extent += (size - 1) * stride
-    return extent
+    if 0 in shape:
+        return 0
+    if len(shape) == 4:
+        (B, H, n, m), (b, h, i, j) = shape, strides
+        return 1 + (B - 1) * b + (H - 1) * h + (n - 1) * i + (m - 1) * j
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def _address(x: Tensor, what: str, extent: int) -> int:
