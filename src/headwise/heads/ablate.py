@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from headwise.models.watch import Watcher, watched
 from headwise.ops import Attended
 from headwise.spec import Mask
 
-__all__ = ["ablate"]
+__all__ = ["ablate", "zeroed"]
 
 
 @block("hw.ablate")
@@ -85,6 +86,14 @@ def ablate(
     else:
         edits = _resampled(model, which, as_batches("ablate", "reference", reference))
     with edited(model, edits) as told:
+        yield told
+
+
+@contextlib.contextmanager
+def zeroed(model: nn.Module, heads: Mapping[Any, Sequence[int]]) -> Iterator[Edited]:
+    """``ablate`` for a measurement: only what this context runs is ablated, other threads run the model as it is."""
+    which = chosen("ablate", model, heads)
+    with edited(model, [_Zero("ablate", site, numbers) for site, numbers in which.items()], everywhere=False) as told:
         yield told
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ShapeError, SpecError, axes, sentence
-from headwise.heads.ablate import ablate
+from headwise.heads.ablate import zeroed
 from headwise.heads.batches import as_batches, in_mode
 from headwise.heads.importance import Loss, importance, mean_loss
 from headwise.models.edit import count_of
@@ -171,7 +171,7 @@ def _check(shares: Any, iterative: bool, scores: Tensor | None) -> None:
 
 
 def _without(model: nn.Module, heads: dict[str, list[int]]) -> contextlib.AbstractContextManager[Any]:
-    return ablate(model, heads) if heads else contextlib.nullcontext()
+    return zeroed(model, heads) if heads else contextlib.nullcontext()
 
 
 def _with_lowest(gone: dict[str, list[int]], found: Tensor, names: Sequence[str], more: int) -> dict[str, list[int]]:

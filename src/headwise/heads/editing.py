@@ -18,12 +18,13 @@ __all__ = ["chosen", "edited"]
 
 
 @contextlib.contextmanager
-def edited(model: nn.Module, edits: Sequence[Edit]) -> Iterator[Edited]:
+def edited(model: nn.Module, edits: Sequence[Edit], everywhere: bool = True) -> Iterator[Edited]:
     """Puts edits in force for the duration, the model being held on headwise.
 
     Args:
         model: the model.
         edits: of sites of it.
+        everywhere: whoever runs the model runs it edited; False = the context that opens the block alone does.
 
     Yields:
         What the edits did.
@@ -32,7 +33,7 @@ def edited(model: nn.Module, edits: Sequence[Edit]) -> Iterator[Edited]:
         SpecError: at the end of a block that did not fail: an edit did not act.
     """
     modules = find_sites(model)
-    with held(model), in_force([(modules[edit.site], edit) for edit in edits]) as told:
+    with held(model), in_force([(modules[edit.site], edit) for edit in edits], everywhere) as told:
         yield told
         _refuse_if_left(edits, modules)
     for edit in edits:

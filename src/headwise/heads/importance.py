@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import SpecError, sentence
-from headwise.heads.ablate import ablate
+from headwise.heads.ablate import zeroed
 from headwise.heads.batches import as_batches, ids_of, in_mode, is_causal_lm, next_tokens, rows_of, run, trainable
 from headwise.models.edit import Call, Edit, count_of, in_force
 from headwise.models.sites import find_sites, refuse_if_outside
@@ -194,13 +194,14 @@ def _gate_gradients(model: nn.Module, batches: Sequence[Any], loss: Loss | None,
 
 def _without_each(model: nn.Module, batches: Sequence[Any], loss: Loss | None) -> Tensor:
     modules = find_sites(model)
-    with held(model), in_force([(module, _Counted(site)) for site, module in modules.items()]) as ran:
+    counted = [(module, _Counted(site)) for site, module in modules.items()]
+    with held(model), in_force(counted, everywhere=False) as ran:
         whole = mean_loss("importance", model, batches, loss)
     found = {}
     for site in ran.backends:
         without = []
         for head in range(count_of(modules[site]) or 0):
-            with ablate(model, {site: [head]}):
+            with zeroed(model, {site: [head]}):
                 without.append(mean_loss("importance", model, batches, loss) - whole)
         found[site] = torch.tensor(without, dtype=torch.float64, device="cpu")
     return _stacked(list(modules), found)

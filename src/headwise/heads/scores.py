@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
 from headwise.heads.estimates import Sums, estimate
 from headwise.heads.even import Chance, Even
-from headwise.heads.texts import check_tokens
+from headwise.heads.texts import check_tokens, reads_two_texts
 from headwise.heads.watching import handed, layers_of
 from headwise.models import observe as observing
 from headwise.models import sites as sites_of
@@ -283,7 +283,7 @@ def _check(model: nn.Module, ids: Tensor, mask: Tensor | None, separators: Tenso
         raise SpecError(
             sentence("score_heads", f"the text has {ids.shape[1]} tokens", "a head has a choice from two tokens on")
         )
-    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+    if reads_two_texts(model):
         raise UnsupportedError(
             sentence(
                 "score_heads",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,16 @@ from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sente
 from headwise.heads.prose import pages
 from headwise.models.sites import refuse_if_outside
 
-__all__ = ["OWN", "Text", "check_reads_tokens", "check_tokens", "context", "read_texts", "start_of_decoder"]
+__all__ = [
+    "OWN",
+    "Text",
+    "check_reads_tokens",
+    "check_tokens",
+    "context",
+    "read_texts",
+    "reads_two_texts",
+    "start_of_decoder",
+]
 
 OWN = 256  #: tokens read of each page of our own prose, where nobody says how many.
 _LONGEST = 500  # characters; no token of a vocabulary is longer, runs of spaces included
@@ -86,7 +96,7 @@ def read_texts(
         what = f"{len(paired)} targets beside {len(given)} texts"
         raise SpecError(sentence(who, what, "each text has one, in the same order"))
     limit = _Limit(who, tokens, longest)
-    both = getattr(model.config, "is_encoder_decoder", False)
+    both = reads_two_texts(model)
     if targets is not None and not both:
         what = f"targets were given, and {type(model).__name__} has no decoder beside an encoder"
         raise SpecError(sentence(who, what, "only an encoder-decoder model reads two texts"))
@@ -216,6 +226,12 @@ def _special(tokenizer: Any, ids: Tensor) -> Tensor:
     if unknown is not None and unknown not in same:
         signs = [sign for sign in signs if sign != unknown]
     return torch.isin(ids[0], torch.tensor(signs, dtype=torch.int64, device="cpu"))
+
+
+def reads_two_texts(model: Any) -> bool:
+    """Whether a model is an encoder with a decoder beside it; the encoder by itself, of the same config, is not."""
+    both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    return bool(both) and "decoder_input_ids" in inspect.signature(model.forward).parameters
 
 
 def start_of_decoder(who: str, model: Any) -> int:

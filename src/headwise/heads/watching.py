@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.heads.texts import check_reads_tokens, start_of_decoder
+from headwise.heads.texts import check_reads_tokens, reads_two_texts, start_of_decoder
 from headwise.models.sites import find_sites, in_order, refuse_if_outside, site_and_run
 from headwise.models.trace import trace
 from headwise.models.using import held
@@ -63,7 +63,7 @@ def _few_tokens(who: str, model: Any) -> dict[str, Any]:
     """A batch of the fewest tokens, of two sequences differently many."""
     check_reads_tokens(who, model)
     device = next(model.parameters()).device
-    if not getattr(model.config, "is_encoder_decoder", False):
+    if not reads_two_texts(model):
         return {"input_ids": torch.zeros(1, 3, dtype=torch.int64, device=device)}
     start = start_of_decoder(who, model)
     read, said = (torch.full((1, n), start, device=device, dtype=torch.int64) for n in (3, 2))

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.jit._builtins import _register_builtin
 from torch.overrides import TorchFunctionMode
 
-from headwise.errors import sentence
+from headwise.block import block
+from headwise.errors import SpecError, sentence
 from headwise.models.dot_product import dot_product
 from headwise.models.fused_layers import encoder_layer, multi_head_attention
 from headwise.tracing import break_graph
@@ -26,6 +27,7 @@ class _Here(threading.local):
     """How deep this thread is inside ``everywhere``; 0 while headwise itself computes."""
 
     depth = 0
+    mode: Any = None  # of this thread, while a block is open in it
     weights: list[Tensor] | None = None  # what the next call of the op hands its pattern to, where it is asked for
 
 
@@ -177,15 +179,29 @@ def everywhere() -> contextlib.AbstractContextManager[None]:
     return _block()
 
 
-@contextlib.contextmanager
+@block("hw.everywhere")
 def _block() -> Iterator[None]:
+    thread = threading.get_ident()
     _open()
     _here.depth += 1
+    if _here.depth == 1:  # one mode a thread, whichever block ends last
+        _here.mode = _Everywhere()
+        _here.mode.__enter__()
     try:
-        with _Everywhere() if _here.depth == 1 else contextlib.nullcontext():
-            yield
+        yield
     finally:
+        if threading.get_ident() != thread:
+            raise SpecError(
+                sentence(
+                    "everywhere",
+                    "a block was closed in another thread than the one that opened it",
+                    "it says what torch's op is in its own thread, where it stays in force",
+                    todo="Open and close a block in one thread; each thread has blocks of its own.",
+                )
+            )
         _here.depth -= 1
+        if _here.depth == 0:
+            _here.mode.__exit__(None, None, None)
         _close()
 
 

@@ -175,6 +175,11 @@ class Seen(_ByName):
         """The runs that were watched, by site in the order of ``hw.sites(model)``, then by run."""
         return self._only().sites
 
+    @property
+    def elsewhere(self) -> int:
+        """How many forwards of the model ran in other threads or tasks while the block was open, and were left out."""
+        return self._watcher.elsewhere
+
     def add(self, answers: Answers) -> None:
         """Takes in one finished forward."""
         self._count += 1
@@ -211,6 +216,8 @@ class Seen(_ByName):
         return "a key of `seen` is that of the only one", "", "Run the model inside the `with` block."
 
     def __getitem__(self, key: str | int) -> Any:
+        if not self._count:
+            raise SpecError(sentence("observe", "no forward of the model was seen yet", *self._why_none()))
         return self._only()[key]
 
     def __contains__(self, key: object) -> bool:
@@ -220,6 +227,7 @@ class Seen(_ByName):
         runs = self._calls if self._average is None else [self._only()]
         ran = in_order(dict.fromkeys(site for answers in runs for site in answers.sites), self._sites)
         calls = f"{'' if self._average is None else 'means over '}{counted(self._count, 'call')}"
+        calls += f"; {counted(self.elsewhere, 'call')} of other threads left out" if self.elsewhere else ""
         names = ", ".join(self._names)
         return f"Seen({counted(len(ran), 'site')}: {some(list(ran))}; {calls}; answers: {names})"
 

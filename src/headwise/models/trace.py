@@ -302,7 +302,8 @@ def tracing(model: nn.Module) -> Iterator[Trace]:
     Raises:
         UnsupportedError: the model's attention does not go through transformers' attention interface, or the steps of
             a generation do not make one pattern.
-        SpecError: the model runs several times in the block, and these are not the steps of a generation.
+        SpecError: the model runs several times in the block, and these are not the steps of a generation; or in other
+            threads and tasks alone.
 
     Example:
         >>> import torch, headwise as hw
@@ -329,6 +330,10 @@ def tracing(model: nn.Module) -> Iterator[Trace]:
             yield into
         finally:
             hook.remove()
+    if watcher.elsewhere and not into.sites:
+        what, rule = "no forward of the model was seen", "it ran in other threads or tasks alone, which are left out"
+        todo = "Run the model in the thread or task that opens the block, or in a copy of its context."
+        raise SpecError(sentence("tracing", what, rule, todo=todo))
     watcher.joined()
 
 

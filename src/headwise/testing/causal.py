@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -229,9 +230,10 @@ def _tensor(out: Any) -> Tensor:
 def _embedded(module: nn.Module, ids: Tensor) -> Iterator[list[Tensor]]:
     """Collects what embeddings make of the ids, cut off there so that a gradient ends in it."""
     leaves: list[Tensor] = []
+    here = threading.get_ident()
 
     def cut(_: nn.Module, given: Any, out: Tensor) -> Tensor | None:
-        if given and given[0].shape == ids.shape and torch.equal(given[0], ids):
+        if threading.get_ident() == here and given and given[0].shape == ids.shape and torch.equal(given[0], ids):
             leaves.append(out.detach().requires_grad_())
             return leaves[-1].clone()  # a model may scale what it was given in place
         return None
@@ -353,9 +355,10 @@ class _Search:
 def _read_by(module: nn.Module, ids: Tensor) -> Iterator[list[int]]:
     """Collects how many ids the embeddings that read the ids know."""
     sizes: list[int] = []
+    here = threading.get_ident()
 
     def note(part: nn.Module, given: Any) -> None:
-        if given and given[0].shape == ids.shape and torch.equal(given[0], ids):
+        if threading.get_ident() == here and given and given[0].shape == ids.shape and torch.equal(given[0], ids):
             sizes.append(part.num_embeddings)  # type: ignore[arg-type]
 
     parts = [part for part in module.modules() if isinstance(part, nn.Embedding)]
