@@ -70,6 +70,22 @@ def test_only_whoever_runs_a_model_is_sent_to_everywhere() -> None:
     assert "everywhere" not in refused(hw.prune, model, {0: [0]})
 
 
+class Mixer(torch.nn.Module):
+    """A module of somebody's own, whose name says nothing of attention."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def test_a_module_of_somebodys_own_on_torchs_op_is_sent_to_everywhere() -> None:
+    model, x = torch.nn.Sequential(Mixer()), torch.randn(1, 2, 5, 8)
+    assert "inside `with hw.everywhere():`" in refused(hw.use, model)
+    with hw.everywhere():  # what it was told to do
+        ours = model(x)
+    torch.testing.assert_close(ours, model(x))
+    assert "everywhere" not in refused(hw.use, torch.nn.Sequential(torch.nn.Linear(2, 2)))
+
+
 def test_a_part_that_is_named_is_no_model_with_strays() -> None:
     class Beside(transformers.GPT2PreTrainedModel):
         """A text model beside an attention of its own."""

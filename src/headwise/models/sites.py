@@ -198,9 +198,9 @@ _CALLS_TORCHS_OP = frozenset({"scaled_dot_product_attention", "multi_head_attent
 
 def _instead(who: str, model: nn.Module, strays: Mapping[str, nn.Module]) -> str:
     """What somebody can do whose model has no site; "" where there is nothing."""
-    on_torchs_op = strays and all(
-        isinstance(module, nn.MultiheadAttention) or _CALLS_TORCHS_OP & _names_reached(type(module))
-        for module in strays.values()
+    attending = strays.values() or [part for part in model.modules() if _CALLS_TORCHS_OP & _names_reached(type(part))]
+    on_torchs_op = attending and all(
+        isinstance(part, nn.MultiheadAttention) or _CALLS_TORCHS_OP & _names_reached(type(part)) for part in attending
     )
     if who == "use" and on_torchs_op:
         return "It calls torch's own attention op: inside `with hw.everywhere():` that op runs on headwise."
