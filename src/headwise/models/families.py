@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 __all__ = [
+    "ADDITIVE_MASKS",
     "CROSS",
     "GGUF_PACKAGES",
     "LAYOUTS",
@@ -34,6 +35,10 @@ UNSAYABLE = dict.fromkeys(
     ("inkling2", "inkling2_text", "inkling2_loop", "inkling2_loop_text"),
     "its attention sinks differ from token to token, and hw.attention has one sink a head",
 )
+
+#: Model types whose layers put an additive bias beside the mask they are handed, in that mask's dtype: 0.0 as a bool
+#: would hide what it shows. They are handed an additive mask, as transformers' eager path is.
+ADDITIVE_MASKS = frozenset({"deepseek_v4"})
 
 #: Classes that call a softmax and have attention in their names, but are no heads over tokens: pooling to one vector,
 #: sampling at a few learned points, pixel blocks of an image tokenizer, gates over features, the probability maps of a

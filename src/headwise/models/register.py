@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headwise.errors import UnsupportedError, sentence
 from headwise.models.edit import Call, Edits, anybody_edits, editing
-from headwise.models.families import chosen_cells
+from headwise.models.families import ADDITIVE_MASKS, chosen_cells
 from headwise.models.library import transformers
 from headwise.models.masks import headwise_mask, read
 from headwise.models.padding import (
@@ -66,6 +66,7 @@ def register() -> None:
     library = transformers("use")
     # Known before a compiler asks, which cannot trace an import.
     _Library.write_mask = transformers("use", "masking_utils").sdpa_mask
+    _Library.write_additive_mask = transformers("use", "masking_utils").eager_mask
     _Library.collector = transformers("use", "utils.output_capturing")._active_collector
     _Library.of_generate = frozenset(library.GenerationConfig().to_dict()) | _OF_GENERATE
     library.AttentionInterface.register(NAME, _attention)
@@ -76,6 +77,7 @@ class _Library:
     """Parts of transformers that the functions below call."""
 
     write_mask: Any
+    write_additive_mask: Any
     collector: Any
     of_generate: frozenset[str]  # names that say which token is taken
 
@@ -101,7 +103,12 @@ def _not_exported(module: nn.Module) -> UnsupportedError:
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """A described mask; where the call becomes a graph, which cannot hold a description, a written one [B, 1, T, S]."""
+    """A described mask; where the call becomes a graph, which cannot hold a description, a written one [B, 1, T, S].
+
+    A model that adds to its mask by itself is given a written one too, in numbers that can be added.
+    """
+    if getattr(kwargs.get("config"), "model_type", None) in ADDITIVE_MASKS:
+        return _Library.write_additive_mask(*args, **kwargs)
     real = kwargs.get("attention_mask")
     if recorded(real, kwargs.get("q_offset")):
         may_skip = kwargs.get("allow_is_bidirectional_skip", False) and real is None
