@@ -116,7 +116,7 @@ def _pixels(make: _Maker) -> Iterator[dict[str, Tensor]]:
 
 def _among_text(make: _Maker) -> Iterator[dict[str, Tensor]]:
     """A picture whose features take the places of some of the text's tokens, and a text of its own beside it."""
-    if "image_embeds_position_mask" in make.names:
+    if {"image_embeds_position_mask", "pixel_values"} <= make.names:
         places = torch.zeros(len(SHARES), TOKENS, dtype=torch.int64)
         places[:, -(_find(make.config, ("latent_query_num",)) or 8) :] = 1
         yield {"pixel_values": make.pictures(), "image_embeds_position_mask": places}
@@ -136,7 +136,7 @@ def _with_tokens(make: _Maker, token: int) -> dict[str, Tensor]:
     text = make.text(length=TOKENS + n)
     ids, real = text["input_ids"], text["attention_mask"]
     for row in range(len(SHARES)):
-        first = int(real[row].argmax()) if make.side == "left" else 0
+        first = min(int(real[row].argmax()), TOKENS - 1)
         real[row, first : first + n + 1] = 1
         ids[row, first : first + n] = token
     return text
@@ -150,6 +150,7 @@ def _sounds(make: _Maker) -> Iterator[dict[str, Tensor]]:
             for mask in (_real(frames, make.side), _real(frames, make.side).bool()):
                 for shape in ((frames, mel), (mel, frames), (frames, stacked * mel)):
                     yield {"input_features": make.noise(len(SHARES), *shape), **make.masked(mask)}
+            yield {"input_features": make.noise(len(SHARES), mel, frames)}
     if "input_values" in make.names:
         for samples in SAMPLES:
             mask = _real(samples, make.side)

@@ -99,8 +99,19 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     "blip-2": {"image_token_index": 90},
     "instructblip": {"image_token_index": 90},
     "instructblipvideo": {"video_token_index": 90},
+    "dots3_note_text": {"per_layer_config": {}, "num_key_value_heads": HEADS, "head_dim": 24},
+    "ernie4_5_vl_moe_text": {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]},
+    },
+    "longcat_flash": {"head_dim": 8},
+    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 64},
+    "step3p5": {"sliding_window": 4},
+    "t5gemma2_decoder": {"dropout_rate": 0.0},
+    "t5gemma2_text": {"dropout_rate": 0.0},
+    "unlimited_ocr_text": {"num_key_value_heads": HEADS},
+    "xmod": {"default_language": "en_XX"},
+    "zaya": {"num_experts_per_tok": 1},
     "moonshine_streaming": {"num_key_value_heads": HEADS},
-    "dots3_note_text": {"per_layer_config": {}, "num_key_value_heads": HEADS},
     "dots3_note_vision_encoder": {"per_layer_config": {}, "adapter_in_dim": WIDTH},
     "dots3_note_audio_encoder": {"adapter_input_size": WIDTH},
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"]},
@@ -273,7 +284,7 @@ def tiny_model(cls: type[PreTrainedModel], config: PreTrainedConfig, sharpness: 
     generation = getattr(model, "generation_config", None)
     if generation is not None:
         generation.eos_token_id = generation.forced_eos_token_id = None
-        if generation.decoder_start_token_id is None and config.is_encoder_decoder:
+        if getattr(generation, "decoder_start_token_id", 0) is None and config.is_encoder_decoder:
             generation.decoder_start_token_id = 1
     for part in model.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
