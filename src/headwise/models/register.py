@@ -43,7 +43,7 @@ HARMLESS = frozenset(
         "output_attentions", "output_hidden_states", "output_router_logits", "output_cross_attentions", "seq_idx",
         "num_items_in_batch", "logits_to_keep", "shift_labels", "token_type_ids", "mm_token_type_ids", "labels",
         "max_length_q", "max_length_k", "padding_mask", "implementation", "target_dtype", "synced_gpus",
-        "input_ids", "grid_thw", "image_sizes", "freq",
+        "input_ids", "grid_thw", "image_sizes",
     }
 )  # fmt: skip
 
