@@ -203,7 +203,7 @@ def attend(
     spec = AttentionSpec(mask, scores, scale, q_start, kv_heads, sinks, dropout, gate)
     keys, values = dense_of(k), dense_of(v)
     definition = backend == "reference" or isinstance(backend, Reference)
-    if not definition and (torch._C._are_functorch_transforms_active() or recorded(q, keys, values)):
+    if not definition and followed(q, keys, values):
         return _transformed(q, keys, values, spec, backend, observe)
     plan = make_plan("attend", q, keys, values, spec, observe)
     out, lse, result = _run("attend", plan, backend)
@@ -357,7 +357,8 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: Ba
 
 def _followed(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: BackendLike) -> Tensor:
     """The output of a call that torch compiles, exports or transforms: by the operator, which stays closed to it."""
-    if not torch.compiler.is_compiling() and (backend == "reference" or isinstance(backend, Reference)):
+    of_a_graph = torch.compiler.is_compiling() and recorded(q, k, v)  # alone, the first is True in every thread
+    if not of_a_graph and (backend == "reference" or isinstance(backend, Reference)):
         return _attention(q, k, v, spec, backend)  # plain torch, which every transform of torch's follows by itself
     why = obstacle(q, k, v, spec, backend)
     if why and torch.compiler.is_dynamo_compiling():

@@ -22,16 +22,18 @@ __all__ = [
     "recorded",
     "uncompiled",
     "unwrapped",
-    "without_numbers",
 ]
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def followed(*operands: Any) -> bool:
-    """Whether torch follows a call rather than only runs it: compiled, exported, transformed, or without numbers."""
+    """Whether torch follows a call rather than only runs it: compiled, exported, transformed, or without numbers.
+
+    ``torch.compiler.is_compiling()`` would also be True for what other threads run while this one compiles.
+    """
     return (
-        torch.compiler.is_compiling()
+        torch.compiler.is_dynamo_compiling()
         or torch._C._are_functorch_transforms_active()
         or torch.autograd.forward_ad._current_level >= 0
         or _a_tracer_sees_it()
@@ -109,11 +111,6 @@ _WITHOUT_NUMBERS = (
     torch._subclasses.fake_tensor.FakeTensor,
     torch._subclasses.functional_tensor.FunctionalTensor,
 )
-
-
-def without_numbers(x: Any) -> bool:
-    """Whether a tensor is of a class that torch's tracers hand round in place of tensors with numbers."""
-    return isinstance(x, _WITHOUT_NUMBERS)
 
 
 def number(x: Tensor) -> Any:

@@ -17,7 +17,7 @@ from headwise.models.nested import nested_attention
 from headwise.nn.weights import with_weights
 from headwise.ops import attention
 from headwise.spec import Bias, Causal, Dense, Mask, Rules
-from headwise.tracing import followed, without_numbers
+from headwise.tracing import followed, plain
 
 __all__ = ["Options", "dot_product"]
 
@@ -110,9 +110,7 @@ def _of_causal_bias(
 
 def _refuse_other_kinds(*operands: Tensor | None) -> None:
     """Raises for a subclass of Tensor that is more than a tensor; those of torch's own tracers are let through."""
-    odd = [
-        x for x in operands if x is not None and type(x) not in _PLAIN and not x.is_nested and not without_numbers(x)
-    ]
+    odd = [x for x in operands if x is not None and not plain(x) and not x.is_nested]
     if odd:
         kinds = ", ".join(sorted({type(x).__name__ for x in odd}))
         todo = "Pass x.as_subclass(torch.Tensor), or call it outside of the block."

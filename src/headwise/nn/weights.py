@@ -13,7 +13,7 @@ from headwise.ops import Attended, attend
 from headwise.plan import make_plan
 from headwise.products import as_given
 from headwise.spec import AttentionSpec
-from headwise.tracing import recorded, uncompiled
+from headwise.tracing import followed, uncompiled
 
 __all__ = ["with_weights"]
 
@@ -40,7 +40,7 @@ def with_weights(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Atten
     """
     attended = attend(q, k, v, **options)
     spec = AttentionSpec(**{name: x for name, x in options.items() if name not in ("dropout", "backend")})
-    if torch._C._are_functorch_transforms_active() or recorded(q, k, v):
+    if followed(q, k, v):
         return attended, _probabilities(q, k, spec).to(q.dtype)
     carriers = [q, k, *(rule.parameter() for rule in spec.scores)]
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in carriers):
