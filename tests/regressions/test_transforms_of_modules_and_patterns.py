@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.func import functional_call, grad, hessian, jacrev, jvp, stack_module_state, vjp, vmap
 
 import headwise as hw
@@ -118,6 +119,30 @@ def test_forward_mode_goes_by_the_definition() -> None:
     with hw.everywhere():
         got = hessian(lambda y: of[False](y).sin().sum())(small)
     torch.testing.assert_close(got, hessian(lambda y: of[True](y).sin().sum())(small), rtol=1e-9, atol=1e-11)
+
+
+@by_jit
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_forward_mode_of_the_drop_in(need_weights: bool) -> None:
+    theirs, ours = modules()
+    x, tangent = draw(2, 5, 12), draw(2, 5, 12, seed=1)
+    part = 1 if need_weights else 0
+    want = jvp(lambda y: theirs(y, y, y)[part], (x,), (tangent,))
+    got = jvp(lambda y: ours(y, y, y, need_weights=need_weights)[part], (x,), (tangent,))
+    torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
+
+
+def test_forward_mode_of_attend_is_the_definitions_or_a_sentence() -> None:
+    x, tangent = draw(1, 2, 5, 8), draw(1, 2, 5, 8, seed=1)
+    layer = hw.MultiHeadAttention(8, 2, dtype=F64)
+    with forward_ad.dual_level():
+        q = forward_ad.make_dual(x, tangent)
+        for ask in (lambda: hw.attend(q, x, x), lambda: layer.attend(q[0])):
+            with pytest.raises(hw.UnsupportedError, match=r"a forward-mode derivative is wanted; .*reference backend"):
+                ask()
+        got = forward_ad.unpack_dual(hw.attend(q, x, x, backend="reference").lse).tangent
+    want = jvp(lambda q: hw.attend(q, x, x, backend="reference").lse, (x,), (tangent,))[1]
+    torch.testing.assert_close(got, want)
 
 
 # hw.attend and hw.Pattern

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from headwise.block import Members, block
 from headwise.errors import ShapeError, SpecError, UnsupportedError, axes, sentence
@@ -225,7 +226,9 @@ class MultiheadAttention(nn.MultiheadAttention):
         dropout = self.dropout if self.training else 0.0
         if dropout == 1:  # all is dropped, and what remains is divided by nothing
             v, dropout = v * 0, 0.0
-        return {"q": q, "k": k, "v": v, "mask": mask, "scores": tuple(scores), "dropout": float(dropout)}
+        rules: dict[str, Any] = {"mask": mask, "scores": tuple(scores), "dropout": float(dropout)}
+        backend = "reference" if forward_ad._current_level >= 0 else None  # the only one with forward-mode derivatives
+        return {"q": q, "k": k, "v": v, **rules, "backend": backend}
 
     def _sizes(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int]:
         """B, T and S of inputs that fit together; one sequence is a batch of 1."""
