@@ -14,7 +14,7 @@ import transformers
 from torch import Tensor
 
 import headwise as hw
-from headwise.models.padding import mask_of_run, options_of_run
+from headwise.models.padding import mask_of_run, options_of_run, rows_without_keys, spread_evenly
 
 from zoo import GQA, SIZES, T5, sharpen  # isort: skip
 
@@ -177,6 +177,18 @@ def test_rows_that_a_float_mask_hides_whole(adds: bool, dtype: torch.dtype) -> N
         model.set_attn_implementation("sdpa")
         sdpa = model(**batch).logits.float()
         assert apart(hw.use(model)(**batch).logits.float(), sdpa) <= 3 * apart(eager, sdpa)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("backend", ["blocked", "reference", None])
+def test_rows_without_keys_are_even_in_every_dtype(dtype: torch.dtype, backend: str | None) -> None:
+    """In float16 the smallest number is 65504, beside which a score of float32 keeps its differences."""
+    q, k, v = torch.randn(3, 1, 2, 6, 16, generator=torch.Generator().manual_seed(0)).to(dtype)
+    hidden = hw.Causal() & hw.Padding(torch.arange(6)[None] > 2)
+    mask, lowest = spread_evenly(hidden, rows_without_keys(hidden, q, k, None), 6, dtype)
+    out = hw.attention(q, k, v, mask=mask, scores=lowest, backend=backend)
+    mean = v.double().mean(2, keepdim=True).expand(-1, -1, 3, -1)
+    assert float((out[:, :, :3].double() - mean).abs().max()) < torch.finfo(dtype).eps * float(v.abs().max())
 
 
 # what observers are shown

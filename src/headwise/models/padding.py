@@ -165,10 +165,12 @@ def rows_without_keys(mask: Mask, query: Tensor, key: Tensor, q_start: int | Ten
 
 
 def spread_evenly(mask: Mask, empty: Tensor | None, keys: int, dtype: torch.dtype) -> tuple[Mask, tuple[Bias, ...]]:
-    """Shows every key to some rows, with scores that are all equal to the smallest number of a dtype.
+    """Shows every key to some rows, with scores that are all equal.
 
     Where transformers hides by adding a number, a row that is hidden whole keeps equal scores, because
     ``score + finfo(dtype).min`` is ``finfo(dtype).min`` for any usual score: its output is the mean of all values.
+    Scores are float32 or float64 here, beside which the smallest number of float16 is too small for that, so the
+    smallest number of their own dtype is added.
 
     Args:
         mask: of the run.
@@ -187,5 +189,6 @@ def spread_evenly(mask: Mask, empty: Tensor | None, keys: int, dtype: torch.dtyp
     else:
         shown = mask | Padding(keys, queries=empty)
     rows = empty if empty.dim() == 4 else empty[:, None, :, None]
-    lowest = torch.zeros(rows.shape, dtype=dtype, device=rows.device)
-    return shown, (Bias(lowest.masked_fill_(rows, torch.finfo(dtype).min)),)
+    wide = torch.promote_types(dtype, torch.float32)
+    lowest = torch.zeros(rows.shape, dtype=wide, device=rows.device)
+    return shown, (Bias(lowest.masked_fill_(rows, torch.finfo(wide).min)),)
