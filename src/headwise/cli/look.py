@@ -131,7 +131,7 @@ def _say(out: Any, looked: _Looked) -> None:
     out.print(f"plain forward ({looked.before})   {plain}", soft_wrap=True)
     out.print(f"every head watched     {watched}", soft_wrap=True)
     peak = "; peak: the most memory resident, weights included" if plain.peak is not None else ""
-    out.print(f"(no measurement{peak})", style="dim")
+    out.print(f"(times of a few runs, no measurement{peak})", style="dim")
     out.print()
     print_grid(out, looked.reading.heads)
     out.print()

@@ -56,10 +56,6 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def upto(self, length: int) -> Tokens:
-        """The first so many of them."""
-        return Tokens(self.labels[:length], [at for at in self.special if at < length], self.name)
-
     def describe(self) -> dict[str, Any]:
         """As the page reads it."""
         return {"kind": "tokens", "name": self.name, "labels": list(self.labels), "special": list(self.special)}
