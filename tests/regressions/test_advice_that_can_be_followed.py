@@ -113,6 +113,24 @@ def test_continuous_batching_is_told_who_is_in_the_way() -> None:
     assert sorted(vars(hw.restore(model))) == before
 
 
+def test_a_text_that_was_cut_inside_of_its_prefix() -> None:
+    """It was told to add Causal() to a mask that holds it, which with `&` hides the prefix without a word."""
+    layer, x = hw.MultiHeadAttention(32, heads=4, mask=hw.masks.prefix_lm(4)).eval(), torch.randn(1, 6, 32)
+
+    def in_pieces(first: int) -> torch.Tensor:
+        cache = hw.nn.KVCache()
+        with torch.no_grad():
+            return torch.cat([layer(x[:, :first], cache=cache), layer(x[:, first:], cache=cache)], 1)
+
+    with pytest.raises(SpecError, match=r"Feed at least the first 4 tokens in one call, the first\.$"):
+        in_pieces(2)
+    with torch.no_grad():
+        torch.testing.assert_close(in_pieces(4), layer(x))  # what it was told to do
+    layer = hw.MultiHeadAttention(32, heads=4, mask=hw.Window(2, 2)).eval()
+    with pytest.raises(SpecError, match=r"Feed the text at once, or add headwise\.Causal\(\)"):
+        in_pieces(4)
+
+
 def test_contribution_says_what_it_weighs_by() -> None:
     with pytest.raises(SpecError, match=r"Write hw\.Contribution\(layer\.o_proj\.weight\)"):
         hw.Contribution()

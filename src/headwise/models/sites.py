@@ -178,7 +178,7 @@ def say_left_out(who: str, model: nn.Module) -> None:
             who,
             f"{type(model).__name__} has layers that mix tokens without a softmax: {_named([first], layers)}{more}",
             "headwise neither runs nor sees them: they run as before, and no answer is about them",
-            todo="To know and not be told, ignore the category headwise.errors.LeftOutWarning.",
+            todo="To silence this: warnings.filterwarnings('ignore', category=headwise.errors.LeftOutWarning).",
         )
         warn(message, LeftOutWarning)
 

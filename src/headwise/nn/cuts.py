@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError, SpecError, sentence
-from headwise.spec import And, Geometry, Mask, Or, Rules
+from headwise.spec import And, Causal, Geometry, Mask, Or, Rules
 from headwise.spec.geometry import Cells, span
 from headwise.tracing import uncompiled
 
@@ -55,9 +55,24 @@ def check_cut(
     if looks_back or (own is not None and _looks_back(layer, own, before, text)):
         return
     if _sees_ahead(mask, before, text) and (new > 1 or _sees_ahead(own, before, text)):
-        what = f"{new} tokens come in one call behind {before} in the cache, and the mask shows a query later keys"
+        tokens = "1 token comes" if new == 1 else f"{new} tokens come in one call"
+        what = f"{tokens} behind {before} in the cache, and the mask shows a query later keys"
         rule = "the queries before could not see these, so the numbers would depend on how the text is cut"
-        raise SpecError(sentence(who, what, rule, todo="Add headwise.Causal() to the mask, or feed the text at once."))
+        raise SpecError(sentence(who, what, rule, todo=_how_to_cut(mask, before, text)))
+
+
+@uncompiled("nn: an error is no part of a graph")
+def _how_to_cut(mask: Mask | None, before: int, text: Geometry) -> str:
+    """What to do about a text that may not be cut behind its first tokens."""
+    longer = replace(text, T=2 * text.T, S=2 * text.T)
+    if mask is not None and _fits(mask, longer):
+        keys = mask.intervals(longer)
+        _, stop = keys.hull(slice(0, text.B), slice(0, before))
+        if keys.hull(slice(0, text.B), slice(0, stop))[1] <= stop < longer.S:  # no query of these sees further
+            return f"Feed at least the first {stop} tokens in one call, the first."
+    if mask is not None and any(isinstance(part, Causal) for part in mask.parts()):
+        return "Feed the text at once."
+    return "Feed the text at once, or add headwise.Causal() to the mask where a query may see no later key."
 
 
 def _text(mask: Mask | None, length: int, heads: int, x: Tensor) -> Geometry:
