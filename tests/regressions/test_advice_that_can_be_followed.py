@@ -18,6 +18,7 @@ import transformers
 import headwise as hw
 from headwise.errors import LeftOutWarning, SpecError, UnsupportedError
 from headwise.models.sites import find_sites
+from headwise.nn import torch_compat
 
 IDS = torch.arange(5)[None]
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64, "pad_token_id": 0}
@@ -129,6 +130,15 @@ def test_a_text_that_was_cut_inside_of_its_prefix() -> None:
     layer = hw.MultiHeadAttention(32, heads=4, mask=hw.Window(2, 2)).eval()
     with pytest.raises(SpecError, match=r"Feed the text at once, or add headwise\.Causal\(\)"):
         in_pieces(4)
+
+
+def test_only_a_module_with_torchs_attention_is_to_be_replaced() -> None:
+    for module, advice in (
+        (torch.nn.Linear(2, 2), "none of torch.nn's"),
+        (torch.nn.MultiheadAttention(4, 2), "replace"),
+    ):
+        with pytest.raises(SpecError, match=advice), torch_compat.observe(module, hw.Entropy()):
+            pass
 
 
 def test_contribution_says_what_it_weighs_by() -> None:

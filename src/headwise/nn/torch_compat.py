@@ -487,7 +487,9 @@ def observe(module: nn.Module, *observers: Any) -> Iterator[Mapping[str, Mapping
     }
     if not (names and observers):
         what = "no observer was given" if names else f"{type(module).__name__} holds no MultiheadAttention of headwise"
-        todo = "Try hw.Entropy()." if names else "Call torch_compat.replace(module) first."
+        of_torch = any(type(part) is nn.MultiheadAttention for part in module.modules())
+        missing = "Call torch_compat.replace(module) first." if of_torch else "It holds none of torch.nn's to replace."
+        todo = "Try hw.Entropy()." if names else missing
         raise SpecError(sentence("torch_compat.observe", what, "it asks questions to attention modules", todo=todo))
     asking = _Asking(names, observers)
     with _lock:
