@@ -427,7 +427,7 @@ def restore(module: Module) -> Module:
 class _Asking:
     """Questions to the attention modules of one tree, and what they answered."""
 
-    def __init__(self, names: Mapping[nn.Module, str], observers: Sequence[Any]) -> None:
+    def __init__(self, names: Mapping[Any, str], observers: Sequence[Any]) -> None:
         self.names = names
         self.observers = observers
         self.seen: dict[str, dict[str, Any]] = {}
@@ -482,9 +482,7 @@ def observe(module: nn.Module, *observers: Any) -> Iterator[Mapping[str, Mapping
     """
     global _open
     named(observers)
-    names: dict[nn.Module, str] = {
-        part: name for name, part in module.named_modules() if isinstance(part, MultiheadAttention)
-    }
+    names = {part: name for name, part in module.named_modules() if isinstance(part, MultiheadAttention)}
     if not (names and observers):
         what = "no observer was given" if names else f"{type(module).__name__} holds no MultiheadAttention of headwise"
         of_torch = any(type(part) is nn.MultiheadAttention for part in module.modules())
