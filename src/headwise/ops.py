@@ -23,7 +23,7 @@ from headwise.products import as_given
 from headwise.spec import AttentionSpec, Causal, Mask, Rules, Stored, Window
 from headwise.spec.checks import FAR
 from headwise.spec.stored import dense_of
-from headwise.tracing import break_graph, followed, recorded, uncompiled
+from headwise.tracing import break_graph, compiling, followed, uncompiled
 
 __all__ = ["Attended", "Explanation", "attend", "attention", "explain"]
 
@@ -357,8 +357,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: Ba
 
 def _followed(q: Tensor, k: Tensor, v: Tensor, spec: AttentionSpec, backend: BackendLike) -> Tensor:
     """The output of a call that torch compiles, exports or transforms: by the operator, which stays closed to it."""
-    of_a_graph = torch.compiler.is_compiling() and recorded(q, k, v)  # alone, the first is True in every thread
-    if not of_a_graph and (backend == "reference" or isinstance(backend, Reference)):
+    if not compiling() and (backend == "reference" or isinstance(backend, Reference)):
         return _attention(q, k, v, spec, backend)  # plain torch, which every transform of torch's follows by itself
     why = obstacle(q, k, v, spec, backend)
     if why and torch.compiler.is_dynamo_compiling():

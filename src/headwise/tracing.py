@@ -13,6 +13,7 @@ from torch import Tensor
 __all__ = [
     "below_transforms",
     "break_graph",
+    "compiling",
     "followed",
     "mapped",
     "number",
@@ -53,6 +54,11 @@ def recorded(*tensors: Any) -> bool:
         or _a_tracer_sees_it()
         or any(isinstance(x, Tensor) and not readable(x) for x in tensors)
     )
+
+
+def compiling() -> bool:
+    """Whether this thread compiles or exports; while one does, ``torch.compiler.is_compiling()`` is True in all."""
+    return torch.compiler.is_compiling() and recorded()
 
 
 def _a_tracer_sees_it() -> bool:

@@ -57,3 +57,21 @@ def test_a_call_of_another_thread_is_an_ordinary_one(name: str) -> None:
     want = hw.attention(Q, Q, Q, mask=hw.Causal(), backend="reference")
     torch.export.export(Exported(), (torch.ones(2),), strict=False)
     torch.testing.assert_close(results[0], want)
+
+
+def test_weights_inside_a_block_are_those_before_dropout() -> None:
+    layer, x = torch.nn.MultiheadAttention(8, 2, batch_first=True, dropout=0.5).train(), Q[0, :1]
+    results: list[Tensor] = []
+
+    def weights() -> Tensor:
+        with hw.everywhere():
+            found: Tensor = layer(x, x, x)[1]
+        return found
+
+    class Exported(torch.nn.Module):
+        def forward(self, y: Tensor) -> Tensor:
+            results.append(beside(weights))
+            return y + 1
+
+    torch.export.export(Exported(), (torch.ones(2),), strict=False)
+    torch.testing.assert_close(results[0].sum(-1), torch.ones(1, 4))

@@ -18,7 +18,7 @@ from headwise.block import block
 from headwise.errors import SpecError, sentence
 from headwise.models.dot_product import dot_product
 from headwise.models.fused_layers import encoder_layer, multi_head_attention
-from headwise.tracing import break_graph
+from headwise.tracing import break_graph, compiling
 
 __all__ = ["everywhere"]
 
@@ -61,7 +61,7 @@ def _module_forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
 
     Left alone it would form weights, and drop some of them before it returns them. Those returned here are whole.
     """
-    if _torchs_own() or torch.compiler.is_compiling():
+    if _torchs_own() or compiling():
         return _own_module_forward(*args, **kwargs)
     wanted = kwargs["need_weights"]
     if wanted:
@@ -104,7 +104,7 @@ class _HasTorchFunction:
     """
 
     def __call__(self, operands: Any) -> bool:
-        if not _torchs_own() and not torch.compiler.is_compiling():
+        if not _torchs_own() and not compiling():
             plain = all(x is None or type(x) is Tensor or type(x) is torch.nn.Parameter for x in operands)
             modes = torch.overrides._get_current_function_mode_stack()
             if plain and all(type(mode) is _Everywhere for mode in modes):

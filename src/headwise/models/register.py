@@ -27,7 +27,7 @@ from headwise.models.projections import Kept, kept_heads
 from headwise.models.watch import anybody_watches, watching
 from headwise.ops import attention
 from headwise.spec import Bias, Documents, Mask, Rule, Rules, SoftCap
-from headwise.tracing import break_graph, recorded
+from headwise.tracing import break_graph, compiling, recorded
 
 __all__ = ["NAME", "headwise_attention", "register"]
 
@@ -191,7 +191,7 @@ def headwise_attention(
     }
     call = Call(query, key, value, options, said.keys_from, said.real_queries)
     edits, weights_wanted = editing(module), _weights_wanted(module, kwargs)
-    if torch.compiler.is_compiling() and recorded() and (edits is not None or weights_wanted or watching(module)):
+    if compiling() and (edits is not None or weights_wanted or watching(module)):
         raise _not_exported(module)
     out, weights = _run(module, call, edits, weights_wanted)
     return out.transpose(1, 2).contiguous(), weights
