@@ -134,7 +134,10 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a class that needs arguments": ({"mask": hw.Dense}, r"the class Dense is no mask; .*Write Dense\(\.\.\.\)\.$"),
     "a class of something else": ({"mask": int}, r"the class int is no mask; .*hw\.Dense\(keep\)"),
-    "a word as a mask": ({"mask": "causal"}, r"mask is 'causal'; a mask is one of headwise's masks.*hw\.Dense\(keep\)"),
+    "a word as a mask": (
+        {"mask": "causal"},
+        r"mask is 'causal'; a mask is one of headwise's masks.*Write hw\.Causal\(\)",
+    ),
     "a rule's class alone": (
         {"scores": hw.SoftCap},
         r"the class SoftCap is no score rule; .*Write scores=\(SoftCap\(\.\.\.\),\)\.$",

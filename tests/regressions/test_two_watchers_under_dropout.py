@@ -10,7 +10,7 @@ import torch
 import transformers
 
 import headwise as hw
-from headwise.models import register
+from headwise.models import padding
 
 
 def model_in_training() -> Any:
@@ -48,8 +48,8 @@ def test_any_number_of_watchers_leaves_output_gradient_and_generator_as_they_are
 
 def test_attention_runs_once_for_all_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
     model, runs = model_in_training(), []
-    real = register.attend
-    monkeypatch.setattr(register, "attend", lambda *args, **options: runs.append(1) or real(*args, **options))
+    real = padding.attend
+    monkeypatch.setattr(padding, "attend", lambda *args, **options: runs.append(1) or real(*args, **options))
     with hw.observe(model, hw.Entropy()), hw.observe(model, hw.Received()), hw.observe(model, hw.TopKeys(1)):
         model(torch.arange(1, 9)[None])
     assert len(runs) == 3  # one a layer

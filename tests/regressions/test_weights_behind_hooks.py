@@ -21,7 +21,9 @@ def test_pruned_weights_are_those_of_the_call() -> None:
         layer.kv_b_proj.weight_orig.mul_(3)
         assert not torch.allclose(layer(x), before)
         layer.form = "absorbed"
-        with pytest.raises(hw.SpecError, match=r"form is 'absorbed', and kv_b_proj, a Linear, is wrapped or has hooks"):
+        with pytest.raises(
+            hw.SpecError, match=r"form is 'absorbed', and kv_b_proj, a Linear, is wrapped, quantised or has hooks"
+        ):
             layer(x)
 
 

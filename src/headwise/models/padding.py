@@ -74,7 +74,9 @@ def _without_padding(ran: Attended, call: Call) -> Attended:
     pattern = ran.pattern
     spec = AttentionSpec(**{**pattern.options, "mask": mask_of_statistics(call)})
     plan = make_plan("observe", pattern.q, pattern.k, pattern.v, spec, draw=False)
-    return replace(ran, pattern=Pattern.of_plan(plan, stats, entropy), lse=ran.lse.masked_fill(padding, float("-inf")))
+    return replace(
+        ran, pattern=Pattern.of_plan(plan, stats, entropy), lse=ran.lse.detach().masked_fill(padding, float("-inf"))
+    )
 
 
 def mask_of_statistics(call: Call) -> Mask | None:

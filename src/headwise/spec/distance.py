@@ -122,7 +122,7 @@ class Alibi(Rules):
             if value.is_floating_point():
                 if not bool(torch.isfinite(value).all()):
                     raise SpecError(sentence("Alibi", f"{name} holds NaN or inf", "a position is a finite number"))
-            elif bool(((value > _WHOLE) | (value < -_WHOLE)).any()):
+            elif bool((value.long().abs() > _WHOLE).any()):  # as int64: a narrow dtype cannot hold the bound
                 rule = f"differences of positions are exact up to {_WHOLE} on either side of 0"
                 raise SpecError(sentence("Alibi", f"{name} holds a number beyond", rule))
 

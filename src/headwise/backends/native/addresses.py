@@ -80,7 +80,7 @@ def plane(
     size = (1,) * (4 - x.dim()) + tuple(x.shape)
     if x.dtype not in dtypes or len(size) > 4 or any(n not in (1, m) for n, m in zip(size, shape, strict=True)):
         raise _wrong(x, what, dtypes, shape, "or axes of 1")
-    batch, head, row, column = x.expand(shape).stride()
+    batch, head, row, column = x.stride() if size == shape and x.dim() == 4 else x.expand(shape).stride()
     return _address(x, what, _extent(tuple(x.shape), x.stride())), (batch, head, row, column)
 
 
