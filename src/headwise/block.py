@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
@@ -98,23 +99,28 @@ class Members(Generic[T]):
     """
 
     def __init__(self, name: str) -> None:
-        self._here: ContextVar[tuple[T, ...]] = ContextVar(name, default=())
+        # Weak, because a context outlives a block that another one closes.
+        self._here: ContextVar[tuple[weakref.ref[T], ...]] = ContextVar(name, default=())
         self._open: tuple[T, ...] = ()  # in all contexts
         self._lock = threading.Lock()
 
     def here(self) -> tuple[T, ...]:
         """Those that are open in this context, the first opened first."""
-        return tuple(member for member in self._here.get() if any(member is one for one in self._open))
+        members = (reference() for reference in self._here.get())
+        return tuple(member for member in members if member is not None and any(member is one for one in self._open))
 
     @contextlib.contextmanager
     def joined(self, member: T) -> Iterator[None]:
         """Adds a member to this context for the duration."""
         with self._lock:
             self._open = (*self._open, member)
-        self._here.set((*self.here(), member))
+        self._keep((*self.here(), member))
         try:
             yield
         finally:
             with self._lock:
                 self._open = tuple(one for one in self._open if one is not member)
-            self._here.set(self.here())
+            self._keep(self.here())
+
+    def _keep(self, members: tuple[T, ...]) -> None:
+        self._here.set(tuple(weakref.ref(member) for member in members))

@@ -8,7 +8,10 @@ asyncio task and closed in another, or entered twice, ended in an error of Pytho
 from __future__ import annotations
 
 import asyncio
+import copy
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -281,6 +284,19 @@ def test_a_block_opened_in_one_task_and_closed_in_another(model: Any, kind: str)
 
     asyncio.run(main())
     torch.testing.assert_close(run(model), plain)
+
+
+def test_a_block_closed_elsewhere_is_not_kept_by_who_opened_it(model: Any) -> None:
+    watched = copy.deepcopy(model)
+    block = hw.observe(watched, hw.Entropy())
+    block.__enter__()
+    thread = threading.Thread(target=block.__exit__, args=(None, None, None))
+    thread.start()
+    thread.join()
+    gone = weakref.ref(watched)
+    del watched, block, thread
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *WATCHING, "torch_compat.observe"])

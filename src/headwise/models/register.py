@@ -235,9 +235,16 @@ def _refuse_unknown(module: nn.Module, kwargs: dict[str, Any]) -> None:
 
 
 def _writes(module: nn.Module, keyword: str) -> bool:
-    """Whether a module's forward names a keyword in a call of its own, and does not only hand on what it was given."""
-    code = inspect.unwrap(type(module).forward).__code__
-    return any(isinstance(names, tuple) and keyword in names for names in code.co_consts)
+    """Whether the model's own code names a keyword in a call, and does not only hand on what it was given.
+
+    Asked are the forwards of the file that defines the module; transformers writes one file for each model type.
+    """
+    cls = type(module)
+    beside = vars(sys.modules[cls.__module__]).values()
+    classes = {cls, *(one for one in beside if isinstance(one, type) and one.__module__ == cls.__module__)}
+    forwards = [inspect.unwrap(one.__dict__["forward"]) for one in classes if "forward" in one.__dict__]
+    codes = [forward.__code__ for forward in forwards if hasattr(forward, "__code__")]
+    return any(isinstance(names, tuple) and keyword in names for code in codes for names in code.co_consts)
 
 
 def _one_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -189,7 +189,8 @@ def _entering(watcher: Watcher) -> Callable[..., None]:
         if watcher.here:
             watcher.entered()
         elif module is watcher.model:
-            watcher.elsewhere += 1
+            with _lock:
+                watcher.elsewhere += 1
 
     return hook
 
